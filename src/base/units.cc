@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/units.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace quern {
+namespace {
+struct Unit {
+  std::string_view name;
+  uint64_t bytes;
+};
+constexpr Unit kUnits[] = {{"B", 1}, {"KiB", kKiB}, {"MiB", kMiB}, {"GiB", kGiB}, {"TiB", 1024 * kGiB}};
+}  // namespace
+
+Result<uint64_t> parse_bytes(std::string_view text) {
+  uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  auto [rest, problem] = std::from_chars(text.data(), end, number);
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  if (problem == std::errc()) {
+    if (unit.empty()) return number;
+    for (const Unit& known : kUnits) {
+      uint64_t bytes = 0;
+      if (known.name == unit && !__builtin_mul_overflow(number, known.bytes, &bytes)) return bytes;
+    }
+  }
+  return invalid(
+      fmt::format("'{}': is not a size; write a whole number with B, KiB, MiB, GiB or TiB, as in 4GiB", text));
+}
+
+std::string show_bytes(uint64_t bytes) {
+  for (size_t i = std::size(kUnits); i-- > 1;)
+    if (bytes >= kUnits[i].bytes)
+      return bytes % kUnits[i].bytes == 0
+                 ? fmt::format("{}{}", bytes / kUnits[i].bytes, kUnits[i].name)
+                 : fmt::format("{:.1f}{}", static_cast<double>(bytes) / static_cast<double>(kUnits[i].bytes),
+                               kUnits[i].name);
+  return fmt::format("{}B", bytes);
+}
+
+}  // namespace quern

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "os/fd.h"
+
+namespace quern::os {
+
+/// kNotFound if it is not there, kExhausted past `most` bytes, kInvalid for anything that is no regular file.
+Result<Bytes> read_file(const std::string& path, uint64_t most = uint64_t{1} << 31);
+
+/// All or nothing, also when the machine stops: temporary name, fsync, rename, fsync of the folder.
+Status write_file_durably(const std::string& path, std::span<const std::byte> bytes);
+
+/// Plainly, for results and scratch.
+Status write_file(const std::string& path, std::span<const std::byte> bytes);
+
+Status make_folders(const std::string& path, uint32_t mode = 0755);
+void remove_tree(const std::string& path);
+void remove_file(const std::string& path);
+bool exists(const std::string& path);
+bool is_folder(const std::string& path);
+/// Nothing if it is no regular file.
+std::optional<uint64_t> file_size(const std::string& path);
+/// A second name for the same file, in place of whatever had it. A copy where the file system has no links.
+Status link_file(const std::string& path, const std::string& second);
+
+/// Regular files below `folder`, relative, sorted. kInvalid for a link or anything else that is no file or folder;
+/// kExhausted past `most` files.
+Result<std::vector<std::string>> list_files(const std::string& folder, size_t most);
+/// Names directly in `folder`, sorted.
+std::vector<std::string> list_folder(const std::string& folder);
+
+/// A lock that ends with its descriptor or its process; kConflict if another process has it.
+Result<Fd> lock_file(const std::string& path);
+
+/// Whether code can be loaded from files there: not on a noexec mount, and writable.
+bool can_hold_code(const std::string& folder);
+
+std::string absolute(const std::string& path);
+
+}  // namespace quern::os
