@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quern {
+
+/// The value of a name in an expression: whole, or a float param.
+using Number = std::variant<int64_t, double>;
+
+/// What the names in an expression stand for; nothing for a name that is not known.
+using Names = std::function<std::optional<Number>(std::string_view name)>;
+
+/// An expression of a manifest, parsed: `ceil_div(n, 16) * 16`.
+///
+/// Integer: `+ - * / % << >> ( )`, `ceil_div round_up min max log2` (log2 exact, or an error); `/` and `%` floor;
+/// 64-bit overflow is an error; precedence as in C (shifts are weakest). Real: fp64, `/` is true division, and `sqrt`.
+/// At most kLongest characters and kDeepest nested parentheses, so that evaluation is bounded. Immutable.
+class Expression {
+ public:
+  static constexpr size_t kLongest = 512;
+  static constexpr int kDeepest = 32;
+
+  /// kInvalid says what is wrong and at which character.
+  static Result<Expression> parse(std::string_view text);
+  static Expression constant(int64_t value);
+
+  Result<int64_t> whole(const Names& names) const;
+  Result<double> real(const Names& names) const;
+  /// Every name that occurs, in order of first occurrence.
+  const std::vector<std::string>& names() const { return names_; }
+  const std::string& text() const { return text_; }
+  /// The value if it has no names.
+  std::optional<int64_t> fixed() const;
+  /// True of a name that stands alone, as in `shape: [n]`: what a request's shape can bind.
+  bool is_name() const { return nodes_.size() == 1 && nodes_[0].kind == Node::Kind::kName; }
+
+ private:
+  struct Node {
+    enum class Kind : uint8_t { kNumber, kReal, kName, kUnary, kBinary, kCall } kind;
+    char op = 0;        ///< '+', '-', '*', '/', '%', 'l' (<<), 'r' (>>); for kCall the index of the function
+    int64_t whole = 0;  ///< kNumber
+    double real = 0;    ///< kNumber and kReal
+    uint32_t name = 0;  ///< kName: index into names_
+    int32_t left = -1, right = -1;
+  };
+  friend class ExpressionParser;
+
+  std::string text_;
+  std::vector<Node> nodes_;  ///< children before parents; the root is last
+  std::vector<std::string> names_;
+};
+
+}  // namespace quern

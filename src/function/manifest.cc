@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "function/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+
+namespace quern {
+namespace {
+
+constexpr size_t kLongestName = 63;
+
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+template <class T>
+const T* find_named(const std::vector<T>& all, std::string_view name) {
+  for (const T& one : all)
+    if (one.name == name) return &one;
+  return nullptr;
+}
+
+// Writes what the version is made of. Every text has its length before it and every list its count, so that two
+// different manifests never give the same bytes.
+class CanonicalWriter {
+ public:
+  void text(std::string_view text) { out_.put_text(text); }
+  void number(int64_t value) { out_.put(value); }
+  void count(size_t size) { out_.put(static_cast<uint64_t>(size)); }
+  // Spaces say nothing: without them two tokens never become one that parses to something else.
+  void expression(const Expression& expression) {
+    std::string text = expression.text();
+    std::erase_if(text, [](char c) { return c == ' ' || c == '\t'; });
+    out_.put_text(text);
+  }
+  void expressions(const std::vector<Expression>& all) {
+    count(all.size());
+    for (const Expression& one : all) expression(one);
+  }
+  void bound(const std::optional<Number>& bound) {
+    number(bound ? static_cast<int64_t>(bound->index()) : -1);
+    if (bound) std::visit([this](auto value) { out_.put(value); }, *bound);
+  }
+  void file(std::string_view name, const Files& files) {
+    text(name);
+    const auto found = files.find(name);
+    text(found == files.end() ? "" : sha256(found->second));
+  }
+  std::string hash() const { return sha256(out_.bytes()); }
+
+ private:
+  ByteWriter out_;
+};
+
+void write_program(CanonicalWriter& out, const ProgramDecl& program, const Files& files) {
+  out.text(program.driver);
+  out.count(program.files.size());
+  for (const std::string& file : program.files) out.file(file, files);
+  out.count(program.options.size());
+  for (const std::string& option : program.options) out.text(option);
+  out.count(program.defines.size());
+  for (const auto& [name, value] : program.defines) out.text(name), out.text(value);
+}
+
+void write_param(CanonicalWriter& out, const ParamDecl& param) {
+  out.text(param.name);
+  out.number(static_cast<int64_t>(param.dtype));
+  out.number(param.value.has_value());
+  out.number(param.value ? static_cast<int64_t>(param.value->bits) : 0);
+  out.bound(param.min);
+  out.bound(param.max);
+}
+
+void write_kernel(CanonicalWriter& out, const KernelDecl& kernel) {
+  out.text(kernel.entry);
+  out.expressions(kernel.global);
+  out.expressions(kernel.local);
+  out.count(kernel.arguments.size());
+  for (const ArgumentDecl& argument : kernel.arguments) {
+    out.number(static_cast<int64_t>(argument.kind));
+    out.number(static_cast<int64_t>(argument.access));
+    out.number(argument.buffer);
+    out.number(static_cast<int64_t>(argument.dtype));
+    out.number(argument.value.has_value());
+    if (argument.value) out.expression(*argument.value);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kConstant:
+      return "constant";
+    case Role::kInput:
+      return "input";
+    case Role::kOutput:
+      return "output";
+    case Role::kScratch:
+      return "scratch";
+  }
+  return "";
+}
+
+const ProgramDecl* Manifest::program_for(std::string_view driver) const {
+  for (const ProgramDecl& program : programs)
+    if (program.driver == driver) return &program;
+  return nullptr;
+}
+const BufferDecl* Manifest::buffer(std::string_view name) const { return find_named(buffers, name); }
+const DimDecl* Manifest::dim(std::string_view name) const { return find_named(dims, name); }
+const ParamDecl* Manifest::param(std::string_view name) const { return find_named(params, name); }
+
+std::string to_string(const Mistake& mistake) {
+  const std::string_view kind = mistake.is_warning ? "warning" : "error";
+  if (mistake.line == 0) return fmt::format("{}: {}: {}", mistake.file, kind, mistake.text);
+  return fmt::format("{}:{}:{}: {}: {}", mistake.file, mistake.line, mistake.column, kind, mistake.text);
+}
+
+bool is_reserved_parameter(std::string_view name) {
+  return name == "timeout" || name == "priority" || name == "binary_data_output" || name.starts_with("sequence_");
+}
+
+bool is_identifier(std::string_view name) {
+  if (name.empty() || name.size() > kLongestName || is_digit(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_lower(c) || is_upper(c) || is_digit(c) || c == '_'; });
+}
+
+bool is_function_name(std::string_view name) {
+  if (name.empty() || name.size() > kLongestName || !(is_lower(name[0]) || is_digit(name[0]))) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+std::string version_of(const Manifest& manifest, const Files& files) {
+  CanonicalWriter out;
+  out.text("quern/v1 graph");
+  out.text(manifest.name);
+  out.count(manifest.programs.size());
+  for (const ProgramDecl& program : manifest.programs) write_program(out, program, files);
+  out.count(manifest.dims.size());
+  for (const DimDecl& dim : manifest.dims) {
+    out.text(dim.name);
+    out.number(dim.fixed);
+    out.number(dim.value.value_or(0));
+    out.number(dim.min);
+    out.number(dim.max);
+    out.number(dim.multiple_of);
+  }
+  out.count(manifest.params.size());
+  for (const ParamDecl& param : manifest.params) write_param(out, param);
+  out.count(manifest.buffers.size());
+  for (const BufferDecl& buffer : manifest.buffers) {
+    out.text(buffer.name);
+    out.number(static_cast<int64_t>(buffer.role));
+    out.number(static_cast<int64_t>(buffer.dtype));
+    out.expressions(buffer.shape);
+    out.number(buffer.zero);
+    if (buffer.role == Role::kConstant) out.file(buffer.file, files);
+  }
+  out.count(manifest.kernels.size());
+  for (const KernelDecl& kernel : manifest.kernels) write_kernel(out, kernel);
+  return out.hash();
+}
+
+Result<std::string> source_text(const ProgramDecl& program, const Files& files) {
+  std::string source;
+  for (const std::string& name : program.files) {
+    const auto file = files.find(name);
+    if (file == files.end())
+      return not_found(fmt::format("program {}: there is no file '{}'; add it to the folder", program.driver, name));
+    source += "#line 1 \"";
+    for (char c : name) {
+      if (c == '"' || c == '\\') source += '\\';
+      source += c;
+    }
+    source += "\"\n";
+    source += as_text(file->second);
+    if (!source.ends_with('\n')) source += '\n';
+  }
+  return source;
+}
+
+std::string option_text(const ProgramDecl& program) {
+  std::string text;
+  for (const std::string& option : program.options) text += (text.empty() ? "" : " ") + option;
+  for (const auto& [name, value] : program.defines) {
+    text += text.empty() ? "-D" : " -D";
+    text += name;
+    if (!value.empty()) text += '=' + value;
+  }
+  return text;
+}
+
+}  // namespace quern

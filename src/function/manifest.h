@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "function/expression.h"
+
+namespace quern {
+
+/// Limits on a manifest, so that nothing made from one is unbounded; plan.h has those of a plan.
+constexpr size_t kMostDims = 64, kMostParams = 64, kMostRank = 8;
+constexpr int64_t kLargestDim = int64_t{1} << 40;
+
+/// The files of a function's folder by relative path, as a tar brought them.
+using Files = std::map<std::string, Bytes, std::less<>>;
+
+/// What one driver compiles. `files` are one source in order.
+struct ProgramDecl {
+  std::string driver;  ///< "opencl"
+  std::vector<std::string> files;
+  std::vector<std::string> options;
+  std::map<std::string, std::string> defines;
+};
+
+struct DimDecl {
+  std::string name;
+  bool fixed = false;
+  std::optional<int64_t> value;  ///< the fixed value, or the default
+  int64_t min = 1, max = 1, multiple_of = 1;
+};
+
+struct ParamDecl {
+  std::string name;
+  Dtype dtype = Dtype::kFp32;
+  std::optional<Scalar> value;      ///< the default; without one a request must say it
+  std::optional<Number> min, max;   ///< both are needed before an integer param may stand in a size
+  bool in_size = false;             ///< stands in a shape, a global or local size, or a local argument
+};
+
+enum class Role : uint8_t { kConstant, kInput, kOutput, kScratch };
+std::string_view name_of(Role role);
+
+struct BufferDecl {
+  std::string name;
+  Role role = Role::kScratch;
+  Dtype dtype = Dtype::kFp32;
+  std::vector<Expression> shape;
+  bool zero = false;     ///< filled with zeros before the first kernel
+  std::string file;      ///< constants: raw or .npy
+};
+
+enum class Access : uint8_t { kIn, kOut, kInout };
+
+struct ArgumentDecl {
+  enum class Kind : uint8_t { kBuffer, kScalar, kLocal } kind = Kind::kBuffer;
+  Access access = Access::kIn;
+  uint32_t buffer = 0;  ///< index into Manifest::buffers
+  Dtype dtype = Dtype::kInt32;
+  std::optional<Expression> value;  ///< of a scalar; bytes of local memory
+};
+
+struct KernelDecl {
+  std::string entry;
+  std::vector<Expression> global, local;  ///< local empty: Quern picks
+  std::vector<ArgumentDecl> arguments;
+  int line = 0, column = 0;  ///< where it stands in function.yaml, for messages
+};
+
+/// Not part of the version; changed in place.
+struct Settings {
+  uint8_t priority = 5;
+  Duration timeout = Duration::seconds(60);   ///< a request's whole life
+  std::optional<Duration> device_time;        ///< one run's; default: the timeout
+  std::optional<uint64_t> memory_bytes;       ///< the most a request's plan may need
+};
+
+/// A function of `kind: graph`, parsed and checked as far as that needs no device and no request.
+struct Manifest {
+  std::string name;
+  std::vector<ProgramDecl> programs;
+  std::vector<DimDecl> dims;
+  std::vector<ParamDecl> params;
+  std::vector<BufferDecl> buffers;
+  std::vector<KernelDecl> kernels;
+  Settings settings;
+
+  const ProgramDecl* program_for(std::string_view driver) const;
+  const BufferDecl* buffer(std::string_view name) const;
+  const DimDecl* dim(std::string_view name) const;
+  const ParamDecl* param(std::string_view name) const;
+};
+
+/// One thing wrong with a manifest: `function.yaml:12:5: error: …; write …`.
+struct Mistake {
+  std::string file;
+  int line = 0, column = 0;
+  bool is_warning = false;
+  std::string text;
+};
+std::string to_string(const Mistake& mistake);
+
+struct ParsedManifest {
+  std::optional<Manifest> manifest;  ///< nothing if there is any mistake that is no warning
+  std::vector<Mistake> mistakes;     ///< all of them, in order of line
+};
+
+/// Reads `function.yaml` (YAML or JSON) of `files` and checks it against the files it names. Unknown keys are mistakes.
+ParsedManifest parse_manifest(const Files& files);
+
+/// SHA-256 over the canonical manifest without settings, and every file it names: the version of the function.
+std::string version_of(const Manifest& manifest, const Files& files);
+
+/// The names a dim or param must not have: `timeout`, `priority`, `binary_data_output`, and all `sequence_…`.
+bool is_reserved_parameter(std::string_view name);
+
+/// [A-Za-z_][A-Za-z0-9_]{0,62}: dims, params, buffers, entries and defines.
+bool is_identifier(std::string_view name);
+
+/// [a-z0-9][a-z0-9._-]{0,62}
+bool is_function_name(std::string_view name);
+
+/// The text a compiler gets for `program`: its files in order, each behind a `#line`.
+Result<std::string> source_text(const ProgramDecl& program, const Files& files);
+
+/// The option string: options, then -D of every define.
+std::string option_text(const ProgramDecl& program);
+
+}  // namespace quern

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/suggest.h"
+#include "function/manifest_reader.h"
+#include "function/npy.h"
+#include "function/plan_builder.h"
+
+namespace quern {
+
+void ManifestReader::check_accesses() {
+  const size_t count = manifest_.buffers.size();
+  std::vector<char> is_read(count), is_written(count), is_told(count);
+  for (size_t k = 0; k < manifest_.kernels.size(); ++k) {
+    const KernelDecl& kernel = manifest_.kernels[k];
+    std::vector<std::pair<uint32_t, Access>> seen;
+    for (size_t a = 0; a < kernel.arguments.size(); ++a) {
+      const ArgumentDecl& argument = kernel.arguments[a];
+      if (argument.kind != ArgumentDecl::Kind::kBuffer) continue;
+      const BufferDecl& buffer = manifest_.buffers[argument.buffer];
+      const YamlNode& place = *argument_places_[k][a];
+      const bool reads = argument.access != Access::kOut, writes = argument.access != Access::kIn;
+      const bool is_given = buffer.role == Role::kConstant || buffer.role == Role::kInput;
+      if (writes && is_given)
+        mistakes_.error(place, fmt::format("buffer '{}' is {} and never written; write in: {}", buffer.name,
+                                           buffer.role == Role::kInput ? "an input" : "a constant", buffer.name));
+      for (const auto& [other, access] : seen)
+        if (other == argument.buffer && (writes || access != Access::kIn)) {
+          mistakes_.error(place, fmt::format("kernel '{}' gets buffer '{}' twice and writes it; pass it once, as inout",
+                                             kernel.entry, buffer.name));
+          break;
+        }
+      seen.emplace_back(argument.buffer, argument.access);
+      if (reads && !is_given && !is_written[argument.buffer] && !buffer.zero && !is_told[argument.buffer]) {
+        is_told[argument.buffer] = true;
+        mistakes_.warning(place, fmt::format("kernel '{}' reads {} '{}' before any kernel wrote it; write zero: true",
+                                             kernel.entry, name_of(buffer.role), buffer.name));
+      }
+      is_read[argument.buffer] |= reads;
+    }
+    // Only now: a kernel does not read what it writes itself.
+    for (const auto& [buffer, access] : seen) is_written[buffer] |= access != Access::kIn;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const BufferDecl& buffer = manifest_.buffers[i];
+    if (buffer.role == Role::kOutput && !is_written[i])
+      mistakes_.error(*buffer_places_[i],
+                      fmt::format("no kernel writes output '{}'; pass it as out or inout", buffer.name));
+    else if (!is_read[i] && !is_written[i] && !mistakes_.any_error())  // after an error it may only look unused
+      mistakes_.warning(*buffer_places_[i],
+                        fmt::format("no kernel reads {} '{}'; leave it out", name_of(buffer.role), buffer.name));
+  }
+}
+
+void ManifestReader::check_constants() {
+  for (size_t i = 0; i < manifest_.buffers.size(); ++i) {
+    const BufferDecl& buffer = manifest_.buffers[i];
+    if (buffer.role != Role::kConstant || buffer.file.empty()) continue;
+    const YamlNode& place = *buffer_places_[i];
+    const auto file = files_.find(buffer.file);
+    if (file == files_.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, bytes] : files_) names.push_back(name);
+      std::string hint = did_you_mean(buffer.file, names);
+      mistakes_.error(place, fmt::format("constant '{}': there is no file {}{}", buffer.name, shown(buffer.file),
+                                         hint.empty() ? "; add it to the folder" : hint));
+      continue;
+    }
+    if (mistakes_.any_error()) continue;  // its shape may be wrong, and was told
+    // A constant has one size, so the plan of any binding tells it.
+    PlanPlace where;
+    Manifest alone;
+    alone.name = manifest_.name;
+    alone.dims = manifest_.dims;
+    alone.buffers = {buffer};
+    auto plan = build_plan(alone, corner_of(alone, Corner::kDefault), where);
+    if (!plan.ok()) {
+      mistakes_.error(place, plan.error().text);
+      continue;
+    }
+    auto bytes = constant_bytes(buffer, plan->buffers[0], file->second);
+    if (!bytes.ok()) mistakes_.error(place, bytes.error().text);
+  }
+}
+
+void ManifestReader::check_used_names() {
+  if (mistakes_.any_error()) return;  // what was left out for an error may be where a name is used
+  std::set<std::string_view> used;
+  auto use = [&used](const Expression& expression) {
+    used.insert(expression.names().begin(), expression.names().end());
+  };
+  for (const BufferDecl& buffer : manifest_.buffers)
+    for (const Expression& size : buffer.shape) use(size);
+  for (const KernelDecl& kernel : manifest_.kernels) {
+    for (const Expression& size : kernel.global) use(size);
+    for (const Expression& size : kernel.local) use(size);
+    for (const ArgumentDecl& argument : kernel.arguments)
+      if (argument.value) use(*argument.value);
+  }
+  for (size_t i = 0; i < manifest_.dims.size(); ++i)
+    if (!used.contains(manifest_.dims[i].name))
+      mistakes_.warning(*dim_places_[i], fmt::format("nothing uses dim '{}'; leave it out", manifest_.dims[i].name));
+  for (size_t i = 0; i < manifest_.params.size(); ++i)
+    if (!used.contains(manifest_.params[i].name))
+      mistakes_.warning(*param_places_[i],
+                        fmt::format("nothing uses param '{}'; leave it out", manifest_.params[i].name));
+}
+
+// Plans the function for its defaults, its smallest and its largest sizes. What fails for the defaults can never be
+// called as it stands; what fails at an end of a range may be a range that is too wide, which only a request can tell.
+void ManifestReader::check_plans() {
+  auto tell = [&](bool is_warning, std::string_view when, const PlanPlace& where, const std::string& text) {
+    const YamlNode* at = root_;
+    if (where.buffer) at = buffer_places_[static_cast<size_t>(where.buffer - manifest_.buffers.data())];
+    if (where.kernel) at = kernel_places_[static_cast<size_t>(where.kernel - manifest_.kernels.data())];
+    mistakes_.add(at->line, at->column, is_warning, fmt::format("{}{}", when, text));
+  };
+  struct Trial {
+    Corner corner;
+    bool is_warning;
+    std::string_view when;
+  };
+  std::set<std::string> told;
+  for (const Trial& trial :
+       {Trial{Corner::kDefault, false, ""}, Trial{Corner::kSmallest, true, "at the smallest dims and params: "},
+        Trial{Corner::kLargest, true, "at the largest dims and params: "}}) {
+    const Binding binding = corner_of(manifest_, trial.corner);
+    PlanPlace where;
+    auto plan = build_plan(manifest_, binding, where);
+    if (!plan.ok()) {
+      if (told.insert(plan.error().text).second) tell(trial.is_warning, trial.when, where, plan.error().text);
+      continue;
+    }
+    auto scalars = build_scalars(manifest_, binding, where);
+    if (!scalars.ok() && told.insert(scalars.error().text).second)
+      tell(trial.is_warning, trial.when, where, scalars.error().text);
+    const auto limit = manifest_.settings.memory_bytes;
+    if (limit && plan->memory_bytes > *limit && trial.corner != Corner::kSmallest)
+      tell(true, trial.when, {},
+           fmt::format("needs {} bytes, and limits.memory is {}; such requests will be refused", plan->memory_bytes,
+                       *limit));
+  }
+}
+
+}  // namespace quern

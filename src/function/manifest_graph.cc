@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/suggest.h"
+#include "function/manifest_reader.h"
+#include "function/plan.h"
+
+namespace quern {
+namespace {
+
+template <class T>
+std::vector<std::string> names_of(const std::vector<T>& all) {
+  std::vector<std::string> names;
+  for (const T& one : all) names.push_back(one.name);
+  return names;
+}
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (int i = 0; i < kDtypes; ++i) names.emplace_back(name_of(static_cast<Dtype>(i)));
+  return names;
+}
+
+std::string show(const Number& number) {
+  return std::visit([](auto value) { return fmt::format("{}", value); }, number);
+}
+
+// Both are of one dtype, so both are whole or both are real; what is mixed is a float param with whole numbers.
+bool is_below(const Number& a, const Number& b) {
+  if (a.index() == 0 && b.index() == 0) return std::get<0>(a) < std::get<0>(b);
+  auto real = [](const Number& n) { return std::visit([](auto value) { return static_cast<double>(value); }, n); };
+  return real(a) < real(b);
+}
+
+}  // namespace
+
+// True of a name that a dim or param may have; dims and params are one set of names, because a request sets both alike.
+bool ManifestReader::is_free_name(const YamlNode& key, std::string_view what) {
+  if (!is_identifier(key.text))
+    mistakes_.error(key, fmt::format("{} {} is no name; write a letter, then at most 62 letters, digits or _", what,
+                                     shown(key.text)));
+  else if (is_reserved_parameter(key.text))
+    mistakes_.error(key, fmt::format("{} '{}': this name is reserved for requests; choose another", what, key.text));
+  else if (auto call = Expression::parse(key.text); !call.ok() || !call->is_name())
+    mistakes_.error(key,
+                    fmt::format("{} '{}': this is a function of expressions; choose another name", what, key.text));
+  else if (manifest_.dim(key.text) || manifest_.param(key.text))
+    mistakes_.error(key, fmt::format("{} '{}': there is a dim of this name; choose another", what, key.text));
+  else
+    return true;
+  return false;
+}
+
+void ManifestReader::read_dims(const YamlNode& node) {
+  if (!is_map(node, "dims")) return;
+  if (node.children.size() / 2 > kMostDims)
+    return mistakes_.error(node, fmt::format("{} dims; at most {} are allowed", node.children.size() / 2, kMostDims));
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) read_dim(node.children[i], node.children[i + 1]);
+}
+
+void ManifestReader::read_dim(const YamlNode& key, const YamlNode& node) {
+  DimDecl dim;
+  dim.name = key.text;
+  const bool is_named = is_free_name(key, "dim");
+  auto number = [&](std::string_view name, int64_t otherwise) {
+    const YamlNode* value = node.find(name);
+    const auto whole = value ? whole_of(*value, fmt::format("{} of dim {}", name, shown(key.text))) : std::nullopt;
+    if (!whole) return otherwise;
+    if (*whole >= 1 && *whole <= kLargestDim) return *whole;
+    mistakes_.error(*value,
+                    fmt::format("{} of dim {} is {}; write 1 to {}", name, shown(key.text), *whole, kLargestDim));
+    return otherwise;
+  };
+  if (node.is_scalar()) {
+    dim.fixed = true;
+    const auto value = whole_of(node, fmt::format("dim {}", shown(key.text)));
+    if (value && (*value < 1 || *value > kLargestDim))
+      mistakes_.error(node, fmt::format("dim {} is {}; write 1 to {}", shown(key.text), *value, kLargestDim));
+    dim.value = dim.min = dim.max = std::clamp<int64_t>(value.value_or(1), 1, kLargestDim);
+  } else if (is_map(node, fmt::format("dim {}", shown(key.text)))) {
+    refuse_unknown_keys(node, "a dim", {"default", "min", "max", "multiple_of"}, {});
+    required(node, fmt::format("dim {}", shown(key.text)), "max");
+    const size_t errors_before = mistakes_.errors();
+    dim.min = number("min", 1);
+    dim.max = number("max", kLargestDim);
+    dim.multiple_of = number("multiple_of", 1);
+    if (node.find("default")) dim.value = number("default", dim.min);
+    if (mistakes_.errors() != errors_before) {
+      // What is out of range was told; more about it would only repeat it.
+    } else if (dim.max / dim.multiple_of * dim.multiple_of < dim.min) {
+      mistakes_.error(node, fmt::format("dim {}: nothing from {} to {} is a multiple of {}; widen the range",
+                                        shown(key.text), dim.min, dim.max, dim.multiple_of));
+    } else if (dim.value && (*dim.value < dim.min || *dim.value > dim.max || *dim.value % dim.multiple_of != 0)) {
+      mistakes_.error(*node.find("default"),
+                      fmt::format("dim {}: the default {} is not a multiple of {} from {} to {}", shown(key.text),
+                                  *dim.value, dim.multiple_of, dim.min, dim.max));
+    }
+  }
+  if (!is_named) return;
+  manifest_.dims.push_back(std::move(dim));
+  dim_places_.push_back(&key);
+}
+
+std::optional<Dtype> ManifestReader::read_dtype(const YamlNode& node, std::string_view what) {
+  auto text = text_of(node, "dtype");
+  if (!text) return std::nullopt;
+  auto dtype = dtype_of(*text);
+  if (dtype) return dtype;
+  std::string hint = did_you_mean(*text, dtype_names());
+  if (hint.empty()) hint = fmt::format("; write one of {}", fmt::join(dtype_names(), ", "));
+  mistakes_.error(node, fmt::format("{}: there is no dtype {}{}", what, shown(*text), hint));
+  return std::nullopt;
+}
+
+void ManifestReader::read_params(const YamlNode& node) {
+  if (!is_map(node, "params")) return;
+  if (node.children.size() / 2 > kMostParams)
+    return mistakes_.error(node,
+                           fmt::format("{} params; at most {} are allowed", node.children.size() / 2, kMostParams));
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) read_param(node.children[i], node.children[i + 1]);
+}
+
+// A number that the dtype can hold; true and false for bool.
+std::optional<Number> ManifestReader::number_of_dtype(const YamlNode& node, Dtype dtype, std::string_view what) {
+  if (dtype == Dtype::kBool) {
+    const auto value = bool_of(node, what);
+    return value ? std::optional<Number>(int64_t{*value}) : std::nullopt;
+  }
+  if (!is_float(dtype)) {
+    const auto value = whole_of(node, what);
+    if (!value) return std::nullopt;
+    if (scalar_of(dtype, *value)) return Number(*value);
+    mistakes_.error(node, fmt::format("{} is {}, which does not fit {}", what, *value, name_of(dtype)));
+    return std::nullopt;
+  }
+  double value = 0;
+  const char* end = node.text.data() + node.text.size();
+  if (node.is_scalar() && !node.quoted) {
+    const auto parsed = std::from_chars(node.text.data(), end, value);
+    if (parsed.ec == std::errc() && parsed.ptr == end && std::isfinite(value)) {
+      if (std::isfinite(quern::number_of(*scalar_of(dtype, value)))) return Number(value);
+      mistakes_.error(node, fmt::format("{} is {}, which does not fit {}", what, value, name_of(dtype)));
+      return std::nullopt;
+    }
+  }
+  mistakes_.error(node, fmt::format("{} is {}; write a number", what,
+                                    node.is_scalar() ? shown(node.text) : std::string(node.kind_name())));
+  return std::nullopt;
+}
+
+void ManifestReader::read_param(const YamlNode& key, const YamlNode& node) {
+  ParamDecl param;
+  param.name = key.text;
+  const bool is_named = is_free_name(key, "param");
+  const std::string what = fmt::format("param {}", shown(key.text));
+  if (is_map(node, what)) {
+    refuse_unknown_keys(node, "a param", {"dtype", "default", "min", "max"}, {});
+    const YamlNode* dtype_node = required(node, what, "dtype");
+    bool has_dtype = false;
+    if (dtype_node)
+      if (const auto dtype = read_dtype(*dtype_node, what)) param.dtype = *dtype, has_dtype = true;
+    auto number = [&](std::string_view name) -> std::optional<Number> {
+      const YamlNode* value = node.find(name);
+      if (!has_dtype || !value) return std::nullopt;
+      return number_of_dtype(*value, param.dtype, fmt::format("{} of {}", name, what));
+    };
+    const auto value = number("default");
+    if (value) param.value = std::visit([&](auto number) { return scalar_of(param.dtype, number); }, *value);
+    param.min = number("min");
+    param.max = number("max");
+    if (param.dtype == Dtype::kBool && (param.min || param.max))
+      mistakes_.error(node, fmt::format("{} is bool; leave out min and max", what));
+    if (param.min && param.max && is_below(*param.max, *param.min))
+      mistakes_.error(node, fmt::format("{}: max {} is below min {}", what, show(*param.max), show(*param.min)));
+    else if (value && ((param.min && is_below(*value, *param.min)) || (param.max && is_below(*param.max, *value))))
+      mistakes_.error(*node.find("default"),
+                      fmt::format("{}: the default {} is not between min and max", what, show(*value)));
+  }
+  if (!is_named) return;
+  manifest_.params.push_back(std::move(param));
+  param_places_.push_back(&key);
+}
+
+void ManifestReader::read_buffers(const YamlNode& node) {
+  if (!is_map(node, "buffers")) return;
+  if (node.children.size() / 2 > kMostBuffers)
+    return mistakes_.error(node,
+                           fmt::format("{} buffers; at most {} are allowed", node.children.size() / 2, kMostBuffers));
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) read_buffer(node.children[i], node.children[i + 1]);
+}
+
+void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
+  BufferDecl buffer;
+  buffer.name = key.text;
+  const std::string what = fmt::format("buffer {}", shown(key.text));
+  if (!is_identifier(key.text))
+    mistakes_.error(key, fmt::format("{} is no name; write a letter, then at most 62 letters, digits or _", what));
+  if (is_map(node, what)) {
+    refuse_unknown_keys(node, "a buffer", {"role", "dtype", "shape", "zero", "file"}, {"data", "tensor"});
+    if (const YamlNode* role_node = required(node, what, "role")) {
+      const std::vector<std::string> roles = {"constant", "input", "output", "scratch"};
+      const auto text = text_of(*role_node, "role");
+      const auto role = text ? std::find(roles.begin(), roles.end(), *text) : roles.end();
+      if (role != roles.end())
+        buffer.role = static_cast<Role>(role - roles.begin());
+      else if (text)
+        mistakes_.error(*role_node, fmt::format("{}: there is no role {}; write constant, input, output or scratch",
+                                                what, shown(*text)));
+    }
+    const bool is_constant = buffer.role == Role::kConstant;
+    if (const YamlNode* dtype_node = required(node, what, "dtype"))
+      buffer.dtype = read_dtype(*dtype_node, what).value_or(Dtype::kFp32);
+    if (const YamlNode* shape = required(node, what, "shape"); shape && is_sequence(*shape, "shape"))
+      buffer.shape = read_sizes(*shape, "shape", kMostRank, {.what = "a shape", .fixed_only = is_constant});
+    if (const YamlNode* zero = node.find("zero")) {
+      buffer.zero = bool_of(*zero, "zero").value_or(false);
+      if (buffer.zero && (is_constant || buffer.role == Role::kInput))
+        mistakes_.error(*zero,
+                        fmt::format("{}: {} buffers are never written; leave out zero", what, name_of(buffer.role)));
+    }
+    const YamlNode* file = node.find("file");
+    if (is_constant && !file)
+      mistakes_.error(key, fmt::format("{} is a constant without file; write file: NAME.npy", what));
+    if (!is_constant && file) mistakes_.error(*file, fmt::format("{}: only constants have a file; leave it out", what));
+    if (is_constant && file) buffer.file = text_of(*file, "file").value_or("");
+  }
+  // Kept even if it is wrong, so that kernels that name it are not called wrong too.
+  manifest_.buffers.push_back(std::move(buffer));
+  buffer_places_.push_back(&key);
+}
+
+bool ManifestReader::names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope) {
+  bool all_known = true;
+  auto refuse = [&](std::string text) {
+    mistakes_.error(node, std::move(text));
+    all_known = false;
+  };
+  for (const std::string& name : expression.names()) {
+    const DimDecl* dim = manifest_.dim(name);
+    const ParamDecl* param = manifest_.param(name);
+    if (!dim && !param) {
+      std::vector<std::string> known = names_of(manifest_.dims);
+      for (const ParamDecl& one : manifest_.params) known.push_back(one.name);
+      std::string hint = did_you_mean(name, known);
+      refuse(fmt::format("{} names {}, which is no dim and no param{}", scope.what, shown(name),
+                         hint.empty() ? "; add it under dims" : hint));
+    } else if (dim) {
+      if (!dim->fixed && scope.fixed_only)
+        refuse(fmt::format("{} of a constant names '{}', which a request may change; make this dim a number",
+                           scope.what, name));
+      else if (!dim->fixed && !scope.free_dims)
+        refuse(
+            fmt::format("{} names '{}', which a request may change; use numbers, fixed dims or params with min and max",
+                        scope.what, name));
+    } else if (scope.fixed_only) {
+      refuse(fmt::format("{} of a constant names the param '{}'; use numbers and fixed dims", scope.what, name));
+    } else if (is_float(param->dtype) && !scope.floats) {
+      refuse(fmt::format("{} is whole, but names '{}', which is {}; use an integer param", scope.what, name,
+                         name_of(param->dtype)));
+    } else if (!scope.floats && !scope.any_integer_param && (!param->min || !param->max)) {
+      refuse(fmt::format("{} names the param '{}', which has no bounds; give it min and max", scope.what, name));
+    }
+  }
+  if (all_known && scope.is_size)
+    for (const std::string& name : expression.names())
+      for (ParamDecl& param : manifest_.params) param.in_size |= param.name == name;
+  return all_known;
+}
+
+std::optional<Expression> ManifestReader::read_expression(const YamlNode& node, const Scope& scope) {
+  const auto text = text_of(node, scope.what);
+  if (!text) return std::nullopt;
+  auto expression = Expression::parse(*text);
+  if (!expression.ok()) {
+    mistakes_.error(node, fmt::format("{} is no expression: {}", scope.what, expression.error().text));
+    return std::nullopt;
+  }
+  if (!names_are_known(node, *expression, scope)) return std::nullopt;
+  if (expression->names().empty()) {
+    const Status status = scope.floats ? [&]() -> Status {
+      QUERN_TRY(expression->real({}));
+      return {};
+    }()
+        : [&]() -> Status {
+            QUERN_TRY(expression->whole({}));
+            return {};
+          }();
+    if (!status.ok()) {
+      mistakes_.error(node, fmt::format("{}: {}", scope.what, status.error().text));
+      return std::nullopt;
+    }
+    if (scope.is_size && *expression->fixed() < 1) {
+      mistakes_.error(node, fmt::format("{} is {}; write at least 1", scope.what, *expression->fixed()));
+      return std::nullopt;
+    }
+  }
+  return std::move(*expression);
+}
+
+std::vector<Expression> ManifestReader::read_sizes(const YamlNode& node, std::string_view what, size_t most,
+                                                   const Scope& scope) {
+  std::vector<Expression> sizes;
+  if (node.children.empty() || node.children.size() > most) {
+    mistakes_.error(node, fmt::format("{} has {} sizes; write 1 to {}", what, node.children.size(), most));
+    return sizes;
+  }
+  // One that is wrong leaves a 1 behind, so that the rank stays what was written.
+  for (const YamlNode& item : node.children)
+    sizes.push_back(read_expression(item, scope).value_or(Expression::constant(1)));
+  return sizes;
+}
+
+void ManifestReader::read_kernels(const YamlNode& node) {
+  if (!is_sequence(node, "kernels")) return;
+  if (node.children.empty()) mistakes_.error(node, "kernels is empty; write at least one");
+  if (node.children.size() > kMostLaunches)
+    return mistakes_.error(node,
+                           fmt::format("{} kernels; at most {} are allowed", node.children.size(), kMostLaunches));
+  for (const YamlNode& kernel : node.children) read_kernel(kernel);
+}
+
+void ManifestReader::read_kernel(const YamlNode& node) {
+  if (!is_map(node, "a kernel")) return;
+  for (std::string_view later : {"repeat", "fill"})
+    if (node.find(later)) {
+      mistakes_.error(node, fmt::format("'{}' is not supported yet; write kernels one by one", later));
+      return;
+    }
+  refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args"}, {"flops", "bytes", "name"});
+  KernelDecl kernel;
+  kernel.line = node.line;
+  kernel.column = node.column;
+  argument_places_.emplace_back();
+  if (const YamlNode* entry = required(node, "a kernel", "entry")) {
+    kernel.entry = text_of(*entry, "entry").value_or("");
+    if (entry->is_scalar() && !is_identifier(kernel.entry))
+      mistakes_.error(*entry,
+                      fmt::format("entry {} is no name; write the name of a __kernel function", shown(kernel.entry)));
+  }
+  if (const YamlNode* global = required(node, "a kernel", "global"); global && is_sequence(*global, "global"))
+    kernel.global = read_sizes(*global, "global", 3, {.what = "a global size"});
+  if (const YamlNode* local = node.find("local"); local && !local->is_null() && is_sequence(*local, "local")) {
+    kernel.local = read_sizes(*local, "local", 3, {.what = "a local size", .free_dims = false});
+    if (!kernel.local.empty() && !kernel.global.empty() && kernel.local.size() != kernel.global.size())
+      mistakes_.error(*local, fmt::format("local has {} sizes and global {}; write as many", kernel.local.size(),
+                                          kernel.global.size()));
+  }
+  if (const YamlNode* args = node.find("args"); args && !args->is_null() && is_sequence(*args, "args")) {
+    if (args->children.size() > kMostArguments)
+      mistakes_.error(*args,
+                      fmt::format("{} arguments; at most {} are allowed", args->children.size(), kMostArguments));
+    else
+      for (const YamlNode& argument : args->children) read_argument(argument, kernel);
+  }
+  manifest_.kernels.push_back(std::move(kernel));
+  kernel_places_.push_back(&node);
+}
+
+void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
+  constexpr std::string_view kForms = "write {in: b}, {out: b}, {inout: b}, {DTYPE: expression} or {local: bytes}";
+  if (node.is_map() && (node.find("offset") || node.find("count")))
+    return mistakes_.error(node, "views (offset, count) are not supported yet; pass the whole buffer");
+  if (!node.is_map() || node.children.size() != 2)
+    return mistakes_.error(node, fmt::format("an argument is {}; {}", node.kind_name(), kForms));
+  const YamlNode &key = node.children[0], &value = node.children[1];
+  ArgumentDecl argument;
+  const auto dtype = dtype_of(key.text);
+  if (key.text == "in" || key.text == "out" || key.text == "inout") {
+    argument.access = key.text == "in" ? Access::kIn : key.text == "out" ? Access::kOut : Access::kInout;
+    const auto name = text_of(value, key.text);
+    if (!name) return;
+    const BufferDecl* buffer = manifest_.buffer(*name);
+    if (!buffer) {
+      std::string hint = did_you_mean(*name, names_of(manifest_.buffers));
+      return mistakes_.error(
+          value, fmt::format("there is no buffer {}{}", shown(*name), hint.empty() ? "; add it under buffers" : hint));
+    }
+    argument.buffer = static_cast<uint32_t>(buffer - manifest_.buffers.data());
+  } else if (key.text == "local") {
+    argument.kind = ArgumentDecl::Kind::kLocal;
+    argument.value = read_expression(value, {.what = "local memory"});
+  } else if (dtype) {
+    argument.kind = ArgumentDecl::Kind::kScalar;
+    argument.dtype = *dtype;
+    const bool floats = is_float(*dtype);
+    argument.value =
+        read_expression(value, {.what = "a scalar", .any_integer_param = true, .floats = floats, .is_size = false});
+    if (++scalars_ == kMostScalars + 1)
+      mistakes_.error(node, fmt::format("more than {} scalar arguments in all kernels", kMostScalars));
+  } else {
+    std::vector<std::string> known = dtype_names();
+    known.insert(known.end(), {"in", "out", "inout", "local"});
+    std::string hint = did_you_mean(key.text, known);
+    return mistakes_.error(key, fmt::format("there is no argument {}{}", shown(key.text),
+                                            hint.empty() ? fmt::format("; {}", kForms) : hint));
+  }
+  if (argument.kind != ArgumentDecl::Kind::kBuffer && !argument.value) argument.value = Expression::constant(1);
+  kernel.arguments.push_back(std::move(argument));
+  argument_places_.back().push_back(&key);
+}
+
+}  // namespace quern

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "function/manifest.h"
+#include "function/yaml_tree.h"
+
+namespace quern {
+
+/// The name of the manifest in a function's folder.
+constexpr std::string_view kManifestFile = "function.yaml";
+
+/// Every mistake of a manifest, with its place; bounded, because a stranger's file may hold nothing else.
+class Mistakes {
+ public:
+  static constexpr size_t kMost = 100;
+
+  void error(const YamlNode& at, std::string text) { add(at.line, at.column, false, std::move(text)); }
+  void warning(const YamlNode& at, std::string text) { add(at.line, at.column, true, std::move(text)); }
+  void add(int line, int column, bool is_warning, std::string text);
+  bool any_error() const { return has_error_; }
+  size_t errors() const { return errors_; }
+  /// In order of place.
+  std::vector<Mistake> take();
+
+ private:
+  std::vector<Mistake> all_;
+  bool has_error_ = false;
+  size_t errors_ = 0, left_out_ = 0;
+};
+
+/// `text` as messages show it: quoted, and cut where it is long.
+std::string shown(std::string_view text);
+
+/// Turns a tree into a Manifest: manifest_parse.cc has what surrounds a graph (name, programs, settings),
+/// manifest_graph.cc what is in it, manifest_check.cc what holds between its parts. A part that is wrong is reported
+/// and left out, and reading goes on: all mistakes come at once.
+class ManifestReader {
+ public:
+  ManifestReader(const Files& files, Mistakes& mistakes) : files_(files), mistakes_(mistakes) {}
+
+  Manifest read(const YamlNode& root);
+
+ private:
+  /// What a name in an expression may stand for, and how messages call such an expression.
+  struct Scope {
+    std::string_view what;           ///< "a shape"
+    bool fixed_only = false;         ///< dims that are fixed, and no params
+    bool free_dims = true;           ///< dims a request may set
+    bool any_integer_param = false;  ///< also without min and max
+    bool floats = false;             ///< float params and numbers that are not whole
+    bool is_size = true;             ///< marks its params ParamDecl::in_size
+  };
+
+  // manifest_parse.cc: the values of YAML
+  bool is_map(const YamlNode& node, std::string_view what);
+  bool is_sequence(const YamlNode& node, std::string_view what);
+  void refuse_unknown_keys(const YamlNode& map, std::string_view what, std::initializer_list<std::string_view> known,
+                           std::initializer_list<std::string_view> later);
+  const YamlNode* required(const YamlNode& map, std::string_view what, std::string_view key);
+  std::optional<std::string> text_of(const YamlNode& node, std::string_view what);
+  std::optional<int64_t> whole_of(const YamlNode& node, std::string_view what);
+  std::optional<bool> bool_of(const YamlNode& node, std::string_view what);
+
+  // manifest_parse.cc: what surrounds a graph
+  void read_header(const YamlNode& root);
+  void read_programs(const YamlNode& node);
+  void read_program(const YamlNode& key, const YamlNode& node);
+  void read_options(const YamlNode& node, ProgramDecl& program);
+  void read_defines(const YamlNode& node, ProgramDecl& program);
+  void read_program_file(const YamlNode& node, ProgramDecl& program);
+  void read_settings(const YamlNode& node);
+  void read_limits(const YamlNode& node);
+
+  // manifest_graph.cc
+  bool is_free_name(const YamlNode& key, std::string_view what);
+  void read_dims(const YamlNode& node);
+  void read_dim(const YamlNode& key, const YamlNode& node);
+  void read_params(const YamlNode& node);
+  void read_param(const YamlNode& key, const YamlNode& node);
+  std::optional<Number> number_of_dtype(const YamlNode& node, Dtype dtype, std::string_view what);
+  void read_buffers(const YamlNode& node);
+  void read_buffer(const YamlNode& key, const YamlNode& node);
+  std::optional<Dtype> read_dtype(const YamlNode& node, std::string_view what);
+  void read_kernels(const YamlNode& node);
+  void read_kernel(const YamlNode& node);
+  void read_argument(const YamlNode& node, KernelDecl& kernel);
+  std::optional<Expression> read_expression(const YamlNode& node, const Scope& scope);
+  bool names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope);
+  std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t most, const Scope& scope);
+
+  // manifest_check.cc
+  void check_accesses();
+  void check_constants();
+  void check_used_names();
+  void check_plans();
+
+  const Files& files_;
+  Mistakes& mistakes_;
+  Manifest manifest_;
+  // Where each part stands, in the order of the manifest's lists.
+  const YamlNode* root_ = nullptr;
+  std::vector<const YamlNode*> dim_places_, param_places_, buffer_places_, kernel_places_;
+  std::vector<std::vector<const YamlNode*>> argument_places_;  // by kernel
+  size_t scalars_ = 0;
+};
+
+}  // namespace quern

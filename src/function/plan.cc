@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "function/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "function/plan_builder.h"
+
+namespace quern {
+namespace {
+
+constexpr uint64_t kMostLocalBytes = uint64_t{1} << 30;
+constexpr uint64_t kLargestLocal = uint64_t{1} << 16;
+constexpr uint64_t kPickedLocal = 64;
+
+std::string kernel_text(const Manifest& manifest, const KernelDecl& kernel) {
+  return fmt::format("{}: kernel '{}'", manifest.name, kernel.entry);
+}
+
+Names names_in(const Manifest& manifest, const Binding& binding) {
+  return [&manifest, &binding](std::string_view name) { return value_in(manifest, binding, name); };
+}
+
+// The names of `expression` are the same for every request.
+bool is_fixed(const Manifest& manifest, const Expression& expression) {
+  return std::all_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+    const DimDecl* dim = manifest.dim(name);
+    return dim && dim->fixed;
+  });
+}
+
+Result<PlannedBuffer> plan_buffer(const Manifest& manifest, const BufferDecl& decl, const Names& names) {
+  PlannedBuffer buffer;
+  buffer.role = decl.role;
+  buffer.dtype = decl.dtype;
+  buffer.zero = decl.zero;
+  buffer.size_bytes = size_of(decl.dtype);
+  buffer.shape.reserve(decl.shape.size());
+  auto problem = [&](std::string_view what) {
+    return invalid(fmt::format("{}: {} '{}': {}", manifest.name, name_of(decl.role), decl.name, what));
+  };
+  for (const Expression& expression : decl.shape) {
+    auto size = expression.whole(names);
+    if (!size.ok()) return problem(size.error().text);
+    if (*size < 1)
+      return problem(fmt::format("its shape has {} for '{}'; sizes are at least 1", *size, expression.text()));
+    buffer.shape.push_back(*size);
+    if (__builtin_mul_overflow(buffer.size_bytes, static_cast<uint64_t>(*size), &buffer.size_bytes) ||
+        buffer.size_bytes > kMostBufferBytes)
+      return problem(fmt::format("it is larger than {} bytes; make a dim smaller", kMostBufferBytes));
+  }
+  return buffer;
+}
+
+Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch) {
+  launch.dimensions = static_cast<uint32_t>(kernel.global.size());
+  auto problem = [&](std::string_view what) {
+    return invalid(fmt::format("{}: {}", kernel_text(manifest, kernel), what));
+  };
+  if (kernel.global.empty() || kernel.global.size() > 3 ||
+      (!kernel.local.empty() && kernel.local.size() != kernel.global.size()))
+    return problem("global has 1 to 3 sizes, and local as many");
+  uint64_t items = 1;
+  for (size_t i = 0; i < kernel.global.size(); ++i) {
+    auto size = kernel.global[i].whole(names);
+    if (!size.ok()) return problem(size.error().text);
+    if (*size < 1)
+      return problem(fmt::format("its global size '{}' is {}; it must be at least 1", kernel.global[i].text(), *size));
+    launch.global[i] = static_cast<uint64_t>(*size);
+    if (__builtin_mul_overflow(items, launch.global[i], &items) || items >> 62 != 0)
+      return problem("its global size does not fit 62 bits");
+  }
+  if (kernel.local.empty()) {
+    // Left out: Quern picks where that is one size for all requests, so that it can be compiled ahead; else the
+    // driver does, with code for any size.
+    if (is_fixed(manifest, kernel.global[0]))
+      launch.local = {std::min(kPickedLocal, launch.global[0] & (~launch.global[0] + 1)), 1, 1};
+    return {};
+  }
+  launch.local = {1, 1, 1};
+  for (size_t i = 0; i < kernel.local.size(); ++i) {
+    auto size = kernel.local[i].whole(names);
+    if (!size.ok()) return problem(size.error().text);
+    if (*size < 1 || static_cast<uint64_t>(*size) > kLargestLocal)
+      return problem(
+          fmt::format("its local size '{}' is {}; it must be 1 to {}", kernel.local[i].text(), *size, kLargestLocal));
+    launch.local[i] = static_cast<uint64_t>(*size);
+    if (launch.global[i] % launch.local[i] != 0)
+      return problem(
+          fmt::format("its local size {} does not divide its global size {}; write global: "
+                      "[round_up({}, {})] and test the id in the kernel",
+                      launch.local[i], launch.global[i], kernel.global[i].text(), kernel.local[i].text()));
+  }
+  return {};
+}
+
+Result<PlannedLaunch> plan_launch(const Manifest& manifest, const KernelDecl& kernel, const Names& names,
+                                  std::vector<Dtype>& scalars) {
+  PlannedLaunch launch;
+  launch.entry = kernel.entry;
+  QUERN_TRY(plan_sizes(manifest, kernel, names, launch));
+  if (kernel.arguments.size() > kMostArguments)
+    return invalid(fmt::format("{}: more than {} arguments", kernel_text(manifest, kernel), kMostArguments));
+  launch.arguments.reserve(kernel.arguments.size());
+  for (const ArgumentDecl& decl : kernel.arguments) {
+    PlannedArgument argument;
+    argument.kind = decl.kind;
+    argument.access = decl.access;
+    if (decl.kind == ArgumentDecl::Kind::kBuffer) {
+      argument.index = decl.buffer;
+    } else if (decl.kind == ArgumentDecl::Kind::kScalar) {
+      argument.index = static_cast<uint32_t>(scalars.size());
+      scalars.push_back(decl.dtype);
+    } else {
+      auto bytes = decl.value->whole(names);
+      if (!bytes.ok()) return invalid(fmt::format("{}: {}", kernel_text(manifest, kernel), bytes.error().text));
+      if (*bytes < 1 || static_cast<uint64_t>(*bytes) > kMostLocalBytes)
+        return invalid(fmt::format("{}: its local memory '{}' is {} bytes; it must be 1 to {}",
+                                   kernel_text(manifest, kernel), decl.value->text(), *bytes, kMostLocalBytes));
+      argument.local_bytes = static_cast<uint64_t>(*bytes);
+    }
+    launch.arguments.push_back(argument);
+  }
+  return launch;
+}
+
+// A param that is passed on as it is keeps its bits: an expression could not hold a uint64 above 2^63.
+const Scalar* param_as_it_is(const Manifest& manifest, const Binding& binding, const ArgumentDecl& argument) {
+  if (!argument.value->is_name()) return nullptr;
+  for (size_t i = 0; i < manifest.params.size(); ++i)
+    if (manifest.params[i].dtype == argument.dtype && manifest.params[i].name == argument.value->names()[0])
+      return &binding.params[i];
+  return nullptr;
+}
+
+Result<Scalar> scalar_value(const Manifest& manifest, const KernelDecl& kernel, const ArgumentDecl& argument,
+                            const Names& names) {
+  auto problem = [&](std::string_view what) {
+    return invalid(fmt::format("{}: {}", kernel_text(manifest, kernel), what));
+  };
+  if (is_float(argument.dtype)) {
+    auto value = argument.value->real(names);
+    if (!value.ok()) return problem(value.error().text);
+    return *scalar_of(argument.dtype, *value);
+  }
+  auto value = argument.value->whole(names);
+  if (!value.ok()) return problem(value.error().text);
+  if (auto scalar = scalar_of(argument.dtype, *value)) return *scalar;
+  return problem(fmt::format("its argument '{}' is {}, which does not fit {}", argument.value->text(), *value,
+                             name_of(argument.dtype)));
+}
+
+}  // namespace
+
+std::optional<Number> value_in(const Manifest& manifest, const Binding& binding, std::string_view name) {
+  for (size_t i = 0; i < manifest.dims.size(); ++i)
+    if (manifest.dims[i].name == name) return Number(binding.dims[i]);
+  for (size_t i = 0; i < manifest.params.size(); ++i) {
+    if (manifest.params[i].name != name) continue;
+    const Scalar value = binding.params[i];
+    if (is_float(value.dtype)) return Number(number_of(value));
+    switch (value.dtype) {
+      case Dtype::kInt8:
+        return Number(int64_t{static_cast<int8_t>(value.bits)});
+      case Dtype::kInt16:
+        return Number(int64_t{static_cast<int16_t>(value.bits)});
+      case Dtype::kInt32:
+        return Number(int64_t{static_cast<int32_t>(value.bits)});
+      default:
+        break;
+    }
+    // Above 2^63 only a float can tell its size; whole() refuses it.
+    if (value.dtype == Dtype::kUint64 && value.bits >> 63 != 0) return Number(number_of(value));
+    return Number(static_cast<int64_t>(value.bits));
+  }
+  return std::nullopt;
+}
+
+std::string show_shape(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+
+Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, PlanPlace& place) {
+  if (binding.dims.size() != manifest.dims.size() || binding.params.size() != manifest.params.size())
+    return internal(fmt::format("{}: the binding is of another manifest", manifest.name));
+  if (manifest.buffers.size() > kMostBuffers || manifest.kernels.size() > kMostLaunches)
+    return invalid(
+        fmt::format("{}: at most {} buffers and {} kernels are allowed", manifest.name, kMostBuffers, kMostLaunches));
+  const Names names = names_in(manifest, binding);
+  Plan plan;
+  plan.buffers.reserve(manifest.buffers.size());
+  for (const BufferDecl& decl : manifest.buffers) {
+    place = {.buffer = &decl};
+    QUERN_TRY(PlannedBuffer buffer, plan_buffer(manifest, decl, names));
+    plan.memory_bytes += buffer.size_bytes;  // 2^8 buffers of 2^40 bytes fit
+    plan.buffers.push_back(std::move(buffer));
+  }
+  plan.launches.reserve(manifest.kernels.size());
+  for (const KernelDecl& kernel : manifest.kernels) {
+    place = {.kernel = &kernel};
+    QUERN_TRY(PlannedLaunch launch, plan_launch(manifest, kernel, names, plan.scalars));
+    for (const PlannedArgument& argument : launch.arguments)
+      if (argument.kind == ArgumentDecl::Kind::kBuffer && argument.index >= plan.buffers.size())
+        return internal(fmt::format("{}: an argument names no buffer", kernel_text(manifest, kernel)));
+    if (plan.scalars.size() > kMostScalars)
+      return invalid(fmt::format("{}: more than {} scalar arguments", manifest.name, kMostScalars));
+    plan.launches.push_back(std::move(launch));
+  }
+  return plan;
+}
+
+Result<std::vector<Scalar>> build_scalars(const Manifest& manifest, const Binding& binding, PlanPlace& place) {
+  if (binding.dims.size() != manifest.dims.size() || binding.params.size() != manifest.params.size())
+    return internal(fmt::format("{}: the binding is of another manifest", manifest.name));
+  const Names names = names_in(manifest, binding);
+  std::vector<Scalar> scalars;
+  for (const KernelDecl& kernel : manifest.kernels) {
+    for (const ArgumentDecl& argument : kernel.arguments) {
+      if (argument.kind != ArgumentDecl::Kind::kScalar) continue;
+      if (const Scalar* param = param_as_it_is(manifest, binding, argument)) {
+        scalars.push_back(*param);
+        continue;
+      }
+      place = {.kernel = &kernel};
+      QUERN_TRY(Scalar scalar, scalar_value(manifest, kernel, argument, names));
+      scalars.push_back(scalar);
+    }
+  }
+  return scalars;
+}
+
+Result<Plan> make_plan(const Manifest& manifest, const Binding& binding) {
+  PlanPlace place;
+  return build_plan(manifest, binding, place);
+}
+
+Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Binding& binding) {
+  PlanPlace place;
+  return build_scalars(manifest, binding, place);
+}
+
+std::string plan_key(const Manifest& manifest, const Binding& binding) {
+  // Dims and params stand in the order of the manifest and are 8 bytes each: no separators are needed.
+  std::string key;
+  key.reserve(8 * (binding.dims.size() + binding.params.size()));
+  auto put = [&key](auto value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  for (size_t i = 0; i < binding.dims.size() && i < manifest.dims.size(); ++i)
+    if (!manifest.dims[i].fixed) put(binding.dims[i]);
+  for (size_t i = 0; i < binding.params.size() && i < manifest.params.size(); ++i)
+    if (manifest.params[i].in_size) put(binding.params[i].bits);
+  return key;
+}
+
+Binding corner_of(const Manifest& manifest, Corner corner) {
+  Binding binding;
+  for (const DimDecl& dim : manifest.dims) {
+    const int64_t step = dim.multiple_of;
+    const int64_t smallest = (dim.min + step - 1) / step * step, largest = dim.max / step * step;
+    if (dim.fixed)
+      binding.dims.push_back(dim.value.value_or(1));
+    else if (corner == Corner::kLargest)
+      binding.dims.push_back(largest);
+    else
+      binding.dims.push_back(corner == Corner::kDefault ? dim.value.value_or(smallest) : smallest);
+  }
+  for (const ParamDecl& param : manifest.params) {
+    const auto& bound = corner == Corner::kLargest ? param.max : param.min;
+    std::optional<Scalar> value = param.value;
+    if (bound && (corner != Corner::kDefault || !value))
+      value = std::visit([&](auto number) { return scalar_of(param.dtype, number); }, *bound);
+    binding.params.push_back(value.value_or(Scalar{param.dtype, 0}));
+  }
+  return binding;
+}
+
+std::vector<Size3> group_sizes_of(const Manifest& manifest) {
+  constexpr size_t kMostGroupSizes = 16;  // each is compiled for every kernel: about 100 ms apiece
+  std::vector<Size3> sizes;
+  for (Corner corner : {Corner::kDefault, Corner::kSmallest, Corner::kLargest}) {
+    const Binding binding = corner_of(manifest, corner);
+    const Names names = names_in(manifest, binding);
+    for (const KernelDecl& kernel : manifest.kernels) {
+      PlannedLaunch launch;
+      // What this corner cannot launch, it need not compile.
+      if (!plan_sizes(manifest, kernel, names, launch).ok() || launch.local[0] == 0) continue;
+      if (sizes.size() < kMostGroupSizes && std::find(sizes.begin(), sizes.end(), launch.local) == sizes.end())
+        sizes.push_back(launch.local);
+    }
+  }
+  return sizes;
+}
+
+Shape open_shape(const Manifest& manifest, const BufferDecl& buffer) {
+  const Binding binding = corner_of(manifest, Corner::kDefault);
+  const Names names = names_in(manifest, binding);
+  Shape shape;
+  for (const Expression& expression : buffer.shape) {
+    auto size = is_fixed(manifest, expression) ? expression.whole(names) : Result<int64_t>(int64_t{-1});
+    shape.push_back(size.ok() ? *size : -1);
+  }
+  return shape;
+}
+
+}  // namespace quern
