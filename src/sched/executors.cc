@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/core.h"
+
+namespace quern::sched {
+
+void Scheduler::Impl::on(const DeviceUp& event) {
+  const Device* device = devices_.find(event.device);
+  if (device && device->up) return;
+  queue_.add_size(event.memory_bytes);
+  devices_.up(event.device, event.memory_bytes);
+}
+
+void Scheduler::Impl::on(const DeviceDown& event) {
+  const Device* device = devices_.find(event.device);
+  if (!device || !device->up) return;
+  for (const ExecutorId executor : devices_.executors_of(event.device)) lose(executor, std::nullopt);
+  devices_.down(event.device);
+}
+
+void Scheduler::Impl::on(const ExecutorUp& event) {
+  Executor* executor = devices_.find(event.executor);
+  if (!executor || executor->state != Executor::State::kStarting) return;
+  executor->state = Executor::State::kUp;
+  came_up_ = executor->id;
+  retire(*executor);
+}
+
+void Scheduler::Impl::on(const ExecutorLost& event) {
+  const Executor* executor = devices_.find(event.executor);
+  if (!executor) return;
+  if (executor->state == Executor::State::kStarting) ++failed_starts_;
+  lose(event.executor, event.culprit);
+}
+
+void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
+  const Executor& executor = *devices_.find(id);
+  const auto lost = executor.runs;
+  const auto killed_because = executor.killed_because;
+  devices_.drop_executor(id);
+
+  std::optional<FunctionId> killer;
+  if (culprit && lost.contains(*culprit)) {
+    killer = lost.at(*culprit)->function;
+  } else if (killed_because && lost.contains(*killed_because) &&
+             lost.at(*killed_because)->stop == RunRecord::Stop::kLimit) {
+    killer = lost.at(*killed_because)->function;
+  }
+  for (const auto& [run_id, run] : lost) {
+    Request* request = find_request(run->request);
+    if (!request) continue;
+    if (run_id == culprit) {
+      answer(*request, End::kFaulted);
+    } else if (run->stop == RunRecord::Stop::kLimit) {
+      answer(*request, End::kDeadlineRunning);
+    }
+  }
+  // The verdict comes before the others return: it decides where, and whether, they wait.
+  if (killer) {
+    blame_.killed(*killer, now_);
+    regroup(*killer);
+  }
+  for (const auto& [run_id, run] : lost) {
+    if (Request* request = find_request(run->request)) give_back(*request);
+    erase(*run);
+  }
+}
+
+void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because) {
+  if (executor.state == Executor::State::kEnding) return;
+  executor.killed_because = because;
+  devices_.end_executor(executor);
+  act(KillExecutor{.executor = executor.id, .because = because});
+}
+
+void Scheduler::Impl::retire(Executor& executor) {
+  const auto function = executor.group.own_function;
+  if (!function || !executor.runs.empty()) return;
+  if (!blame_.has_own_executor(*function) || blame_.is_gone(*function)) kill(executor, std::nullopt);
+}
+
+void Scheduler::Impl::retire_all(FunctionId function) {
+  for (const ExecutorId id : devices_.executors_of(function)) retire(*devices_.find(id));
+}
+
+}  // namespace quern::sched

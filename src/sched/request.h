@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <optional>
+
+#include "sched/types.h"
+
+namespace quern::sched {
+
+/// Who shares an executor: the functions of a domain, or one function that has its own because it killed one.
+struct Group {
+  DomainId domain;
+  std::optional<FunctionId> own_function;
+  auto operator<=>(const Group&) const = default;
+};
+
+/// A request that was accepted and is not answered yet.
+struct Request {
+  Submit submit;
+  uint64_t arrival = 0;  ///< its place in first-come order; kept when it returns to the queue
+  Group group;           ///< where it waits
+  bool queued = false;
+  RunId holds;  ///< while it is not queued: the run that has a slot for it
+  uint32_t attempt = 1;
+  std::optional<RunId> run;  ///< the newest that was sent to an executor
+  Time timer = Time::never();
+};
+
+/// A run from the moment it holds a slot of a device until that slot is free. It may outlive its request: one that was
+/// answered early (cancelled, or late before it started) is gone from the table of requests.
+struct RunRecord {
+  RunId id;
+  RequestId request;
+  FunctionId function;
+  ExecutorId executor;
+  uint32_t lane = 0;
+  Duration device_time = Duration::forever();
+  bool alone = false;    ///< nothing may run beside it, so that the next loss has one suspect
+  bool sent = false;     ///< its executor was up and has been told
+  bool started = false;  ///< it is on the device
+  /// Why its gate was closed. Only a run that passed its limit on the device answers for a hang.
+  enum class Stop : uint8_t { kNone, kLimit, kGivenUp } stop = Stop::kNone;
+  Time timer = Time::never();
+};
+
+}  // namespace quern::sched

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/admission.h"
+#include "sched/core.h"
+
+namespace quern::sched {
+
+Request* Scheduler::Impl::find_request(RequestId id) {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : &found->second;
+}
+
+void Scheduler::Impl::on(const Submit& event) {
+  if (auto refusal = refuse(config_, event, now_, blame_, devices_, queue_)) {
+    act(*refusal);
+    return;
+  }
+  auto [entry, fresh] = requests_.try_emplace(event.request);
+  QUERN_CHECK(fresh, "a request id was used twice");
+  Request& request = entry->second;
+  request.submit = event;
+  request.arrival = next_arrival_++;
+  blame_.hold(event.function);
+  enqueue(request);
+}
+
+void Scheduler::Impl::on(const Cancel& event) {
+  Request* request = find_request(event.request);
+  if (!request) return;
+  if (request->queued) {
+    answer(*request, End::kCancelled);
+    return;
+  }
+  RunRecord& run = runs_.at(request->holds);
+  answer(*request, End::kCancelled);
+  if (!run.sent) {
+    erase(run);
+  } else if (run.stop == RunRecord::Stop::kNone) {
+    stop(run, RunRecord::Stop::kGivenUp);
+  }
+}
+
+void Scheduler::Impl::on(const FunctionGone& event) {
+  for (Request* request : queue_.of_function(event.function)) answer(*request, End::kRemoved);
+  blame_.gone(event.function);
+  retire_all(event.function);
+}
+
+Group Scheduler::Impl::group_of(const Submit& submit) const {
+  if (blame_.has_own_executor(submit.function)) return {submit.domain, submit.function};
+  return {submit.domain, std::nullopt};
+}
+
+void Scheduler::Impl::enqueue(Request& request) {
+  request.group = group_of(request.submit);
+  queue_.add(request);
+  timers_.arm(request.submit.request, request.timer, request.submit.deadline);
+}
+
+void Scheduler::Impl::give_back(Request& request) {
+  if (request.attempt >= config_.most_attempts) {
+    answer(request, End::kLost, Duration::seconds(1));
+  } else if (blame_.is_gone(request.submit.function)) {
+    answer(request, End::kRemoved);
+  } else if (const Duration left = blame_.quarantine_left(request.submit.function, now_); left.ns > 0) {
+    answer(request, End::kQuarantined, left);
+  } else {
+    ++request.attempt;
+    enqueue(request);
+  }
+}
+
+void Scheduler::Impl::answer(Request& request, End end, Duration retry_after) {
+  const RequestId id = request.submit.request;
+  act(Answer{.request = id, .end = end, .run = request.run, .retry_after = retry_after});
+  if (request.queued) queue_.remove(request);
+  timers_.arm(id, request.timer, Time::never());
+  const FunctionId function = request.submit.function;
+  requests_.erase(id);
+  blame_.release(function);
+}
+
+void Scheduler::Impl::regroup(FunctionId function) {
+  const Duration left = blame_.quarantine_left(function, now_);
+  for (Request* request : queue_.of_function(function)) {
+    if (left.ns > 0) {
+      answer(*request, End::kQuarantined, left);
+    } else if (const Group group = group_of(request->submit); group != request->group) {
+      queue_.remove(*request);
+      request->group = group;
+      queue_.add(*request);
+    }
+  }
+}
+
+}  // namespace quern::sched

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "sched/core.h"
+
+namespace quern::sched {
+
+RunRecord* Scheduler::Impl::find_run(RunId id) {
+  const auto found = runs_.find(id);
+  return found == runs_.end() ? nullptr : &found->second;
+}
+
+void Scheduler::Impl::send(RunRecord& run) {
+  run.sent = true;
+  requests_.at(run.request).run = run.id;
+  act(Run{.run = run.id, .request = run.request, .executor = run.executor, .lane = run.lane});
+}
+
+void Scheduler::Impl::on(const Started& event) {
+  RunRecord* run = find_run(event.run);
+  if (!run || !run->sent || run->started) return;
+  run->started = true;
+  const bool stopping = run->stop != RunRecord::Stop::kNone;
+  const Time limit = stopping ? now_ + config_.stop_grace : now_ + run->device_time;
+  timers_.arm(run->id, run->timer, std::min(run->timer, limit));
+}
+
+void Scheduler::Impl::on(const Finished& event) {
+  RunRecord* run = find_run(event.run);
+  if (!run || !run->sent) return;
+  if (Request* request = find_request(run->request)) {
+    // A run that was told to stop and completed all the same has a result, and its caller still waits for it.
+    if (!event.failed) {
+      answer(*request, End::kDone);
+    } else {
+      answer(*request, run->stop == RunRecord::Stop::kLimit ? End::kDeadlineRunning : End::kFailed);
+    }
+  }
+  if (!event.failed) {
+    const FunctionId function = run->function;
+    const bool had_own = blame_.has_own_executor(function);
+    blame_.ended_well(function);
+    if (had_own && !blame_.has_own_executor(function)) {
+      regroup(function);
+      retire_all(function);
+    }
+  }
+  erase(*run);
+}
+
+void Scheduler::Impl::limit_passed(RunRecord& run) {
+  if (run.stop != RunRecord::Stop::kNone) {
+    timers_.arm(run.id, run.timer, Time::never());
+    kill(*devices_.find(run.executor), run.id);
+  } else if (run.started) {
+    stop(run, RunRecord::Stop::kLimit);
+  } else {
+    // Its executor is still getting ready: to its caller, it waited too long.
+    answer(requests_.at(run.request), End::kDeadlineQueued);
+    if (run.sent) {
+      stop(run, RunRecord::Stop::kGivenUp);
+    } else {
+      erase(run);
+    }
+  }
+}
+
+void Scheduler::Impl::stop(RunRecord& run, RunRecord::Stop why) {
+  run.stop = why;
+  const Executor& executor = *devices_.find(run.executor);
+  if (executor.state == Executor::State::kEnding) {
+    timers_.arm(run.id, run.timer, Time::never());
+    return;
+  }
+  act(StopRun{run.id});
+  timers_.arm(run.id, run.timer, now_ + (run.started ? config_.stop_grace : config_.prepare_grace));
+  devices_.no_company(executor);
+}
+
+void Scheduler::Impl::erase(RunRecord& run) {
+  timers_.arm(run.id, run.timer, Time::never());
+  const FunctionId function = run.function;
+  Executor* executor = devices_.find(run.executor);
+  if (executor) devices_.remove_run(*executor, run);
+  runs_.erase(run.id);
+  blame_.release(function);
+  if (executor) retire(*executor);
+}
+
+}  // namespace quern::sched

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/types.h"
+
+namespace quern::sched {
+
+ErrorCode error_code_of(End end) {
+  switch (end) {
+    case End::kDone:
+    case End::kFailed:
+      return ErrorCode::kInternal;
+    case End::kFaulted:
+      return ErrorCode::kFaulted;
+    case End::kDeadlineQueued:
+    case End::kDeadlineRunning:
+      return ErrorCode::kDeadline;
+    case End::kCancelled:
+      return ErrorCode::kCancelled;
+    case End::kQueueFull:
+      return ErrorCode::kExhausted;
+    case End::kTooLarge:
+      return ErrorCode::kInvalid;
+    case End::kNoDevice:
+    case End::kQuarantined:
+    case End::kLost:
+      return ErrorCode::kUnavailable;
+    case End::kRemoved:
+      return ErrorCode::kNotFound;
+  }
+  return ErrorCode::kInternal;
+}
+
+std::string_view name_of(End end) {
+  switch (end) {
+    case End::kDone:
+      return "done";
+    case End::kFailed:
+      return "failed";
+    case End::kFaulted:
+      return "faulted";
+    case End::kDeadlineQueued:
+      return "deadline-queued";
+    case End::kDeadlineRunning:
+      return "deadline-running";
+    case End::kCancelled:
+      return "cancelled";
+    case End::kQueueFull:
+      return "queue-full";
+    case End::kTooLarge:
+      return "too-large";
+    case End::kNoDevice:
+      return "no-device";
+    case End::kQuarantined:
+      return "quarantined";
+    case End::kLost:
+      return "lost";
+    case End::kRemoved:
+      return "removed";
+  }
+  return "?";
+}
+
+}  // namespace quern::sched

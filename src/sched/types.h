@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+
+/// The whole contract of the scheduler core on one screen: what may happen to it, and what it may ask for.
+namespace quern::sched {
+
+/// Ids are numbers given by the shell (devices, domains, tenants, functions, requests) or by the core (executors,
+/// runs). They are never used twice.
+template <class Tag>
+struct Id {
+  uint64_t value = 0;
+  constexpr auto operator<=>(const Id&) const = default;
+};
+using DeviceId = Id<struct DeviceTag>;
+using DomainId = Id<struct DomainTag>;
+using TenantId = Id<struct TenantTag>;
+using FunctionId = Id<struct FunctionTag>;  ///< one version of one function
+using RequestId = Id<struct RequestTag>;
+using ExecutorId = Id<struct ExecutorTag>;
+using RunId = Id<struct RunTag>;
+
+// Events: what happened.
+
+struct DeviceUp {
+  DeviceId device;
+  uint64_t memory_bytes = 0;
+};
+/// The device is lost: its executors are gone, its runs are not to blame.
+struct DeviceDown {
+  DeviceId device;
+};
+/// An executor that StartExecutor asked for is there.
+struct ExecutorUp {
+  ExecutorId executor;
+};
+/// An executor is gone, or never came up. `culprit` is the run whose kernel did it, if one did.
+struct ExecutorLost {
+  ExecutorId executor;
+  std::optional<RunId> culprit;
+};
+struct Submit {
+  RequestId request;
+  FunctionId function;
+  TenantId tenant;
+  DomainId domain;
+  uint8_t priority = 5;
+  uint64_t memory_bytes = 0;  ///< what its plan needs
+  Time deadline = Time::never();
+  Duration device_time = Duration::forever();  ///< how long one run of it may take
+};
+/// The caller is gone or changed its mind.
+struct Cancel {
+  RequestId request;
+};
+/// A run is on its device: its device time counts from here, not from when its executor was still getting ready.
+struct Started {
+  RunId run;
+};
+/// A run ended; `failed` if it ended with an error of its own (the shell knows the text).
+struct Finished {
+  RunId run;
+  bool failed = false;
+};
+/// The function is gone: its queued requests end, its record is forgotten once its runs ended.
+struct FunctionGone {
+  FunctionId function;
+};
+/// The answer to WakeAt.
+struct Tick {};
+
+using Event =
+    std::variant<DeviceUp, DeviceDown, ExecutorUp, ExecutorLost, Submit, Cancel, Started, Finished, FunctionGone, Tick>;
+
+// Actions: what to do about it, in order.
+
+/// Start a process for this device and domain. `own_function` is set when a function that killed its executor gets
+/// one of its own. Answered by ExecutorUp or ExecutorLost.
+struct StartExecutor {
+  ExecutorId executor;
+  DeviceId device;
+  DomainId domain;
+  std::optional<FunctionId> own_function;
+};
+/// Kill it. Answered by ExecutorLost. `because` names the run that passed its limit, if one did.
+struct KillExecutor {
+  ExecutorId executor;
+  std::optional<RunId> because;
+};
+/// Prepare what is missing, and run. Answered by Started and Finished, or by ExecutorLost.
+struct Run {
+  RunId run;
+  RequestId request;
+  ExecutorId executor;
+  uint32_t lane = 0;
+};
+/// Close the gate of its lane: no further kernel of this run starts. Answered by Finished, if it still can.
+struct StopRun {
+  RunId run;
+};
+
+/// Why a request ended.
+enum class End : uint8_t {
+  kDone,             ///< its run ended well
+  kFailed,           ///< its run ended with an error; the shell has it
+  kFaulted,          ///< its kernel took the executor with it
+  kDeadlineQueued,   ///< it waited too long
+  kDeadlineRunning,  ///< it ran too long
+  kCancelled,
+  kQueueFull,    ///< refused at the door
+  kTooLarge,     ///< fits no device; refused at the door
+  kNoDevice,     ///< there is no device; refused at the door
+  kQuarantined,  ///< its function keeps killing executors; refused for a while
+  kLost,         ///< its executors died too often through no fault of its own
+  kRemoved,      ///< its function was removed while it waited
+};
+
+/// Tell the caller: exactly once per request.
+struct Answer {
+  RequestId request;
+  End end = End::kDone;
+  std::optional<RunId> run;    ///< its last, if it ever ran
+  Duration retry_after = {0};  ///< kQueueFull, kNoDevice, kQuarantined, kLost
+};
+/// Send a Tick at this time, or as soon after as can be. Only the newest counts.
+struct WakeAt {
+  Time time;
+};
+
+using Action = std::variant<StartExecutor, KillExecutor, Run, StopRun, Answer, WakeAt>;
+
+/// The public code of an end; kDone has none.
+ErrorCode error_code_of(End end);
+std::string_view name_of(End end);
+
+}  // namespace quern::sched
