@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hal/cts/suite.h"
+
+namespace quern::hal::cts {
+namespace {
+
+class Caps : public Suite {};
+
+TEST_F(Caps, AreComplete) {
+  const auto& caps = device().caps();
+  EXPECT_FALSE(caps.driver.empty());
+  EXPECT_FALSE(caps.name.empty());
+  EXPECT_FALSE(caps.build_key.empty());
+  EXPECT_GT(caps.memory_bytes, 0u);
+  EXPECT_GT(caps.context_bytes, 0u);
+  EXPECT_GT(caps.max_allocation_bytes, 0u);
+  EXPECT_LE(caps.max_allocation_bytes, caps.memory_bytes);
+  EXPECT_GE(caps.allocation_granularity_bytes, 1u);
+  EXPECT_GE(caps.alignment_bytes, 128u);
+  EXPECT_GE(caps.units, 1u);
+  EXPECT_GE(caps.local_memory_bytes, 1024u);
+  EXPECT_GE(caps.max_group_size, 64u);
+  for (auto size : caps.max_group_sizes) EXPECT_GE(size, 1u);
+}
+
+TEST_F(Caps, EnumerationNamesTheOpenedDevice) {
+  auto found = driver().enumerate();
+  QUERN_ASSERT_OK(found);
+  ASSERT_FALSE(found->empty());
+  for (size_t i = 0; i < found->size(); ++i) EXPECT_EQ((*found)[i].index, i);
+  EXPECT_EQ((*found)[0].name, device().caps().name);
+}
+
+TEST_F(Caps, AnUnknownDeviceIsNotFound) {
+  DeviceOptions options;
+  options.index = 1000;
+  QUERN_EXPECT_CODE(ErrorCode::kNotFound, driver().open(options));
+}
+
+TEST_F(Caps, MemoryIsWhatTheOperatorSays) {
+  DeviceOptions options;
+  options.memory_bytes = 8 << 20;
+  auto small = driver().open(options);
+  QUERN_ASSERT_OK(small);
+  EXPECT_EQ((*small)->caps().memory_bytes, 8u << 20);
+  EXPECT_LE((*small)->caps().max_allocation_bytes, 8u << 20);
+}
+
+}  // namespace
+}  // namespace quern::hal::cts

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <numeric>
+
+#include "hal/cts/suite.h"
+
+namespace quern::hal::cts {
+namespace {
+
+class Launches : public Suite {
+ protected:
+  Scalar number(Dtype dtype, int64_t value) { return *scalar_of(dtype, value); }
+
+  // Launches suite_index into a grid larger than the range, and checks every cell in and outside of it.
+  void check_range(uint32_t dimensions, Size3 offset, Size3 global, Size3 local) {
+    const uint64_t width = offset[0] + global[0] + 1, height = offset[1] + global[1] + 1;
+    const uint64_t cells = width * height * (offset[2] + global[2]);
+    auto lane = queue();
+    auto out = filled(*lane, std::vector<uint32_t>(4 * cells, 7));
+    auto index = kernel("suite_index");
+    const Argument arguments[] = {out.get(), number(Dtype::kUint32, static_cast<int64_t>(width)),
+                                  number(Dtype::kUint32, static_cast<int64_t>(height))};
+    finish(*lane, lane->launch({index.get(), arguments, dimensions, offset, global, local}));
+    const auto result = contents<uint32_t>(*lane, *out);
+    for (uint64_t i = 0; i < cells; ++i) {
+      const Size3 id = {i % width, i / width % height, i / width / height};
+      bool is_in = true;
+      for (int d = 0; d < 3; ++d) is_in &= id[d] >= offset[d] && id[d] < offset[d] + global[d];
+      ASSERT_EQ(result[4 * i], is_in ? id[0] + 1000 * id[1] + 1000000 * id[2] : 7) << id[0] << " " << id[1];
+      if (!is_in) continue;
+      ASSERT_EQ(result[4 * i + 3], offset[0]);
+      if (local[0] == 0) continue;
+      ASSERT_EQ(result[4 * i + 1], (id[0] - offset[0]) % local[0]);
+      ASSERT_EQ(result[4 * i + 2], local[0] * std::max<uint64_t>(1, local[1]) * std::max<uint64_t>(1, local[2]));
+    }
+  }
+};
+
+TEST_F(Launches, CoverTheirRange) {
+  check_range(1, {0, 0, 0}, {1, 1, 1}, {0, 0, 0});
+  check_range(1, {0, 0, 0}, {1000, 1, 1}, {0, 0, 0});
+  check_range(1, {0, 0, 0}, {640, 1, 1}, {64, 0, 0});
+  check_range(2, {0, 0, 0}, {17, 13, 1}, {0, 0, 0});
+  check_range(2, {0, 0, 0}, {16, 8, 1}, {4, 2, 1});
+  check_range(3, {0, 0, 0}, {16, 8, 4}, {8, 4, 2});
+}
+
+TEST_F(Launches, StartAtTheirOffset) {
+  if (!device().caps().launch_offset) GTEST_SKIP() << "the device has no launch offset";
+  check_range(1, {100, 0, 0}, {64, 1, 1}, {64, 1, 1});
+  check_range(1, {100, 0, 0}, {33, 1, 1}, {0, 0, 0});
+  check_range(2, {4, 3, 0}, {8, 6, 1}, {4, 2, 1});
+  check_range(3, {8, 1, 2}, {8, 8, 2}, {8, 4, 2});
+}
+
+TEST_F(Launches, CanHaveSizesNobodyBuiltFor) {
+  check_range(1, {0, 0, 0}, {96, 1, 1}, {32, 1, 1});
+  check_range(2, {2, 0, 0}, {10, 10, 1}, {5, 2, 1});
+}
+
+TEST_F(Launches, CanBeLarge) { check_range(1, {0, 0, 0}, {131072, 1, 1}, {64, 1, 1}); }
+
+TEST_F(Launches, PassEveryScalar) {
+  auto lane = queue();
+  auto out = allocate(9 * sizeof(uint64_t));
+  auto scalars = kernel("suite_scalars");
+  const Argument arguments[] = {out.get(),
+                                number(Dtype::kInt8, -2),
+                                number(Dtype::kUint8, 254),
+                                number(Dtype::kInt16, -300),
+                                number(Dtype::kUint16, 65000),
+                                number(Dtype::kInt32, -70000),
+                                number(Dtype::kUint32, 4000000000),
+                                number(Dtype::kInt64, -(int64_t{1} << 40)),
+                                number(Dtype::kUint64, int64_t{1} << 60),
+                                *scalar_of(Dtype::kFp32, 1.5)};
+  finish(*lane, lane->launch({.kernel = scalars.get(), .arguments = arguments}));
+  const auto result = contents<uint64_t>(*lane, *out);
+  const std::vector<uint64_t> expected = {0xfe,
+                                          254,
+                                          uint16_t(-300),
+                                          65000,
+                                          uint32_t(-70000),
+                                          4000000000,
+                                          uint64_t(-(int64_t{1} << 40)),
+                                          uint64_t{1} << 60,
+                                          std::bit_cast<uint32_t>(1.5f)};
+  EXPECT_EQ(result, expected);
+}
+
+TEST_F(Launches, SeeTheArgumentsOfTheirTime) {
+  // One kernel object, set anew while earlier launches may still wait: each has its own values.
+  auto lane = queue();
+  auto add = kernel("suite_add");
+  auto in = filled(*lane, std::vector<int32_t>(256, 1000));
+  std::vector<std::shared_ptr<Buffer>> outs;
+  for (int i = 0; i < 20; ++i) {
+    outs.push_back(allocate(1024));
+    const Argument arguments[] = {in.get(), outs.back().get(), number(Dtype::kInt32, i / 2)};
+    QUERN_ASSERT_OK(lane->launch({.kernel = add.get(), .arguments = arguments, .global = {256, 1, 1}}));
+  }
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(contents<int32_t>(*lane, *outs[i]), std::vector<int32_t>(256, 1000 + i / 2)) << i;
+}
+
+TEST_F(Launches, UseLocalMemory) {
+  auto lane = queue();
+  std::vector<uint32_t> values(640);
+  std::iota(values.begin(), values.end(), 0);
+  auto in = filled(*lane, values), out = allocate(2560);
+  auto reverse = kernel("suite_reverse");
+  const Argument arguments[] = {in.get(), out.get(), LocalMemory{256}};
+  finish(*lane,
+         lane->launch({.kernel = reverse.get(), .arguments = arguments, .global = {640, 1, 1}, .local = {64, 1, 1}}));
+  const auto result = contents<uint32_t>(*lane, *out);
+  for (uint32_t i = 0; i < 640; ++i) ASSERT_EQ(result[i], i / 64 * 64 + 63 - i % 64);
+}
+
+TEST_F(Launches, UseTheRequiredSize) {
+  auto lane = queue();
+  auto out = filled(*lane, std::vector<uint32_t>(64, 0));
+  auto required = kernel("suite_required");
+  const Argument arguments[] = {out.get()};
+  const Launch good = {.kernel = required.get(), .arguments = arguments, .dimensions = 2, .global = {8, 8, 1}};
+  finish(*lane, lane->launch(good));
+  EXPECT_EQ(contents<uint32_t>(*lane, *out), std::vector<uint32_t>(64, 8));
+  Launch wrong = good;
+  wrong.local = {2, 4, 1};
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, lane->launch(wrong));
+  wrong = good;
+  wrong.global = {6, 8, 1};
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, lane->launch(wrong));
+}
+
+TEST_F(Launches, ReadConstantMemory) {
+  auto lane = queue();
+  std::vector<uint32_t> values(16);
+  std::iota(values.begin(), values.end(), 100);
+  auto table = filled(*lane, values), out = allocate(256);
+  auto look = kernel("suite_table");
+  const Argument arguments[] = {table.get(), out.get()};
+  finish(*lane, lane->launch({.kernel = look.get(), .arguments = arguments, .global = {64, 1, 1}}));
+  EXPECT_EQ(contents<uint32_t>(*lane, *out)[37], 105u);
+}
+
+TEST_F(Launches, WithWrongArgumentsAreRefused) {
+  auto lane = queue();
+  auto buffer = allocate(1024);
+  auto add = kernel("suite_add"), reverse = kernel("suite_reverse");
+  const Scalar value = number(Dtype::kInt32, 1);
+  const auto code_of = [&](Kernel& kernel, const std::vector<Argument>& arguments) {
+    return lane->launch({.kernel = &kernel, .arguments = arguments, .global = {64, 1, 1}, .local = {64, 1, 1}});
+  };
+  Buffer* const none = nullptr;
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), buffer.get()}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), buffer.get(), value, value}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), none, value}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), value, value}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), buffer.get(), buffer.get()}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), buffer.get(), LocalMemory{4}}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*add, {buffer.get(), buffer.get(), number(Dtype::kInt64, 1)}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*reverse, {buffer.get(), buffer.get(), LocalMemory{0}}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*reverse, {buffer.get(), buffer.get(), buffer.get()}));
+  const uint64_t most = device().caps().local_memory_bytes;
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, code_of(*reverse, {buffer.get(), buffer.get(), LocalMemory{most + 1}}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid,
+                    code_of(*reverse, {buffer.get(), buffer.get(), LocalMemory{std::numeric_limits<uint64_t>::max()}}));
+  // None of these was submitted, and the kernel still works.
+  auto other = allocate(1024);
+  auto point = code_of(*add, {buffer.get(), other.get(), value});
+  QUERN_ASSERT_OK(point);
+  EXPECT_EQ(*point, 1u);
+  finish(*lane, point);
+}
+
+TEST_F(Launches, WithWrongSizesAreRefused) {
+  auto lane = queue();
+  auto in = allocate(1024), out = allocate(1024);
+  auto add = kernel("suite_add");
+  const Argument arguments[] = {in.get(), out.get(), number(Dtype::kInt32, 1)};
+  const auto launch = [&](uint32_t dimensions, Size3 offset, Size3 global, Size3 local) {
+    return lane->launch({add.get(), arguments, dimensions, offset, global, local});
+  };
+  const auto& caps = device().caps();
+  constexpr uint64_t kHuge = std::numeric_limits<uint64_t>::max();
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(0, {}, {64, 1, 1}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(4, {}, {64, 1, 1}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(1, {}, {0, 1, 1}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(1, {}, {64, 2, 1}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(1, {}, {65, 1, 1}, {64, 1, 1}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(2, {}, {64, 64, 1}, {64, 0, 1}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(1, {}, {uint64_t{caps.max_group_size} * 2, 1, 1},
+                                                {uint64_t{caps.max_group_size} * 2, 1, 1}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(1, {}, {kHuge, 1, 1}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(3, {}, {uint64_t{1} << 32, uint64_t{1} << 32, 2}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, launch(1, {kHuge, 0, 0}, {64, 1, 1}, {}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, lane->launch(Launch{}));
+  EXPECT_EQ(*lane->timeline().reached(), 0u);
+}
+
+}  // namespace
+}  // namespace quern::hal::cts

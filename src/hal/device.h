@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "hal/buffer.h"
+#include "hal/caps.h"
+#include "hal/program.h"
+#include "hal/queue.h"
+
+namespace quern::hal {
+
+/// One accelerator, opened. Any thread may call it; it outlives all that it made.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const Caps& caps() const = 0;
+
+  /// kExhausted past Caps::max_allocation_bytes or past what is left; contents are undefined.
+  virtual Result<std::shared_ptr<Buffer>> allocate(uint64_t size_bytes) = 0;
+
+  /// A host range as a buffer, without a copy. Only where Caps::unified_memory. The range must start at a multiple
+  /// of Caps::alignment_bytes and stay mapped as long as the buffer lives; a read-only mapping may be given with
+  /// `writable` false, and a kernel that writes to it faults.
+  virtual Result<std::shared_ptr<Buffer>> import(std::span<std::byte> range, bool writable) = 0;
+
+  /// Compiles. kInvalid with the compiler's log as text if the program is wrong. Called in builders only.
+  virtual Result<std::unique_ptr<Program>> build(const Source& source) = 0;
+
+  /// From `Program::binary`. kInvalid if it is damaged or for another device. Never compiles.
+  virtual Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) = 0;
+
+  virtual Result<std::unique_ptr<Queue>> create_queue() = 0;
+
+  /// Runs `work` once on every thread that executes kernels in this process, and returns when all have: how alternate
+  /// signal stacks, and later walls, reach threads that the vendor made. Nothing where there are none.
+  virtual Status on_each_worker(const std::function<void()>& work) = 0;
+
+  /// The threads of this process that execute kernels: the daemon sets their priority by id.
+  virtual std::vector<int> worker_threads() const = 0;
+};
+
+}  // namespace quern::hal

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "base/result.h"
+#include "hal/driver.h"
+
+namespace quern::hal::fake {
+
+/// What goes wrong, set by tests while the device runs. Any thread.
+struct Faults {
+  /// The how-manieth launch from now fails its timeline (1: the next); 0: none.
+  std::atomic<uint64_t> fail_launch{0};
+  /// Allocations fail once this many more bytes were given out.
+  std::atomic<uint64_t> bytes_until_failure{std::numeric_limits<uint64_t>::max()};
+  /// Every copy, fill, read and write takes this much longer.
+  std::atomic<int64_t> copy_delay_ns{0};
+  /// While true, the device starts nothing: what is submitted waits. Flush a queue after setting it back.
+  std::atomic<bool> is_stopped{false};
+};
+
+/// A device in memory: one worker thread, which executes host versions of known kernels, in order per queue.
+///
+/// It "compiles" OpenCL C by reading the signatures; `host_kernels.h` lists the kernels it can execute, among them
+/// three that break: `fault_store` (a real SIGSEGV), `hang` (ends only with the device) and `fail` (the launch fails).
+Result<std::unique_ptr<Driver>> create_driver();
+Result<std::unique_ptr<Driver>> create_driver(std::shared_ptr<Faults> faults);
+
+}  // namespace quern::hal::fake

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hal/opencl/api.h"
+
+#include "os/dylib.h"
+
+namespace quern::hal::opencl {
+
+Result<Api> Api::load() {
+  QUERN_TRY(auto library, os::Dylib::open("libOpenCL.so.1"));
+  Api api;
+#define QUERN_OPENCL_FIND(name)                                                \
+  api.name = reinterpret_cast<decltype(api.name)>(library.symbol("cl" #name)); \
+  if (!api.name) return unavailable("libOpenCL.so.1: has no cl" #name "; install an OpenCL 1.2 loader");
+  QUERN_OPENCL_FUNCTIONS(QUERN_OPENCL_FIND)
+#undef QUERN_OPENCL_FIND
+  return api;
+}
+
+}  // namespace quern::hal::opencl

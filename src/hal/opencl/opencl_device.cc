@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hal/opencl/opencl_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/units.h"
+#include "hal/opencl/cl_error.h"
+#include "hal/opencl/opencl_buffer.h"
+#include "hal/opencl/opencl_program.h"
+#include "hal/opencl/opencl_queue.h"
+#include "os/clock.h"
+
+namespace quern::hal::opencl {
+namespace {
+
+// What a PoCL process keeps to itself before its first buffer: 13 MB private after its start (PoCL 3.1), a context
+// and a few queues. Devices with memory of their own keep contexts there; no OpenCL call tells how much.
+constexpr uint64_t kPoclContextBytes = 16 * kMiB;
+constexpr uint64_t kOtherContextBytes = 256 * kMiB;
+
+std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
+  size_t size = 0;
+  if (api.GetDeviceInfo(id, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
+  std::string text(size, '\0');
+  api.GetDeviceInfo(id, what, size, text.data(), nullptr);
+  text.resize(text.find_last_not_of(std::string("\0 ", 2)) + 1);
+  return text;
+}
+
+std::string platform_name(const Api& api, cl_device_id id) {
+  const auto platform = device_number<cl_platform_id>(api, id, CL_DEVICE_PLATFORM);
+  char name[256] = {};
+  api.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+  return name;
+}
+
+bool has_partitions(const Api& api, cl_device_id id) {
+  cl_device_partition_property properties[16] = {};
+  size_t size = 0;
+  return api.GetDeviceInfo(id, CL_DEVICE_PARTITION_PROPERTIES, sizeof properties, properties, &size) == CL_SUCCESS &&
+         size > 0 && properties[0] != 0 && device_number<cl_uint>(api, id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > 1;
+}
+
+constexpr std::string_view kPoclPlatform = "Portable Computing Language";
+
+}  // namespace
+
+Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
+  Caps caps;
+  caps.driver = "opencl";
+  caps.name = device_text(api, id, CL_DEVICE_NAME);
+  const auto version = device_text(api, id, CL_DEVICE_VERSION);
+  if (version.starts_with("OpenCL 1.0") || version.starts_with("OpenCL 1.1"))
+    return unsupported(fmt::format("opencl device {}: has {}; 1.2 is the least", caps.name, version));
+  const auto platform = platform_name(api, id);
+  caps.build_key =
+      fmt::format("opencl/{}|{}|{}|{}|{}|{}", kEnvelopeFormat, platform, caps.name,
+                  device_text(api, id, CL_DEVICE_VENDOR), version, device_text(api, id, CL_DRIVER_VERSION));
+  const bool is_cpu = (device_number<cl_device_type>(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+  const uint64_t device_bytes = device_number<cl_ulong>(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
+  caps.memory_bytes = memory_bytes ? memory_bytes : device_bytes;
+  caps.context_bytes = is_cpu ? kPoclContextBytes : kOtherContextBytes;
+  caps.max_allocation_bytes =
+      std::min<uint64_t>(device_number<cl_ulong>(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE), caps.memory_bytes);
+  caps.alignment_bytes = std::max(128u, device_number<cl_uint>(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
+  caps.allocation_granularity_bytes = caps.alignment_bytes;
+  caps.units = std::max(1u, device_number<cl_uint>(api, id, CL_DEVICE_MAX_COMPUTE_UNITS));
+  caps.local_memory_bytes = device_number<cl_ulong>(api, id, CL_DEVICE_LOCAL_MEM_SIZE);
+  caps.max_group_size = static_cast<uint32_t>(device_number<size_t>(api, id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  size_t sizes[16] = {1, 1, 1};
+  api.GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, nullptr);
+  for (int i = 0; i < 3; ++i) caps.max_group_sizes[i] = static_cast<uint32_t>(sizes[i]);
+  caps.launch_offset = true;
+  // An integrated GPU shares memory too, but its caches need map and unmap around each use: it copies.
+  caps.unified_memory = is_cpu && device_number<cl_bool>(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
+  caps.partitions = has_partitions(api, id);
+  // A CPU device is its cores: the system runs kernels of several processes beside each other there, and PoCL those
+  // of several queues on its workers. Of a GPU OpenCL only promises queues.
+  caps.overlap = is_cpu ? Overlap::kAcrossProcesses : Overlap::kWithinProcess;
+  caps.fault_scope = is_cpu ? FaultScope::kProcess : FaultScope::kDevice;
+  caps.timestamps = is_cpu ? Timestamps::kWall : Timestamps::kDevice;
+  return caps;
+}
+
+uint64_t WorkerMeter::used_ns() const {
+  uint64_t used = 0;
+  for (int worker : workers_) used += static_cast<uint64_t>(os::cpu_time_of_thread(worker).ns);
+  return used;
+}
+
+uint64_t WorkerMeter::completed(uint64_t launches, uint64_t most_ns) {
+  return charged_ns_.with([&](uint64_t& charged) {
+    const uint64_t used = used_ns();  // one system call per worker: once per batch of completions, never per launch
+    const uint64_t mine = std::min(used > charged ? used - charged : 0, most_ns);
+    const bool is_idle = under_way_.fetch_sub(launches, std::memory_order_relaxed) == launches;
+    charged = is_idle ? used : charged + mine;
+    return mine;
+  });
+}
+
+OpenclDevice::OpenclDevice(Setup setup)
+    : api_(setup.api),
+      id_(setup.id),
+      context_(std::move(setup.context)),
+      caps_(std::move(setup.caps)),
+      workers_(std::move(setup.workers)),
+      group_sizes_(std::move(setup.group_sizes)),
+      cache_folder_(std::move(setup.cache_folder)),
+      is_pocl_(platform_name(api_, id_) == kPoclPlatform),
+      meter_(workers_) {}
+
+Result<std::shared_ptr<Buffer>> OpenclDevice::allocate(uint64_t size_bytes) {
+  if (size_bytes == 0) return invalid("buffer: has no bytes");
+  if (size_bytes > caps_.max_allocation_bytes)
+    return exhausted(fmt::format("buffer: {} bytes are more than device {} allows at once ({})", size_bytes, caps_.name,
+                                 caps_.max_allocation_bytes));
+  const uint64_t bytes = round_up(size_bytes, caps_.allocation_granularity_bytes);
+  uint64_t used = used_bytes_;
+  do {
+    if (bytes > caps_.memory_bytes - std::min(used, caps_.memory_bytes))
+      return exhausted(fmt::format("buffer: {} bytes do not fit device {}: {} of {} are in use", size_bytes, caps_.name,
+                                   used, caps_.memory_bytes));
+  } while (!used_bytes_.compare_exchange_weak(used, used + bytes));
+
+  // PoCL allocates at first use and aborts when that fails; memory of ours fails here, as an error.
+  OpenclBuffer::Memory memory;
+  cl_mem_flags flags = CL_MEM_READ_WRITE;
+  if (caps_.unified_memory) {
+    memory.reset(static_cast<std::byte*>(std::aligned_alloc(caps_.alignment_bytes, bytes)));
+    flags |= CL_MEM_USE_HOST_PTR;
+  }
+  cl_int code = caps_.unified_memory && !memory ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+  Handle<cl_mem> object;
+  if (code == CL_SUCCESS)
+    object = {api_.CreateBuffer(context_.get(), flags, size_bytes, memory.get(), &code), api_.ReleaseMemObject};
+  if (code != CL_SUCCESS) {
+    give_back(bytes);
+    return cl_error(code, fmt::format("buffer of {} bytes on device {}", size_bytes, caps_.name));
+  }
+  return std::shared_ptr<Buffer>(std::make_shared<OpenclBuffer>(*this, std::move(object), std::move(memory),
+                                                                ++buffers_made_, size_bytes, bytes, true));
+}
+
+Result<std::shared_ptr<Buffer>> OpenclDevice::import(std::span<std::byte> range, bool writable) {
+  if (!caps_.unified_memory)
+    return unsupported(fmt::format("device {}: cannot read host memory in place; copy it", caps_.name));
+  if (range.empty()) return invalid("imported range: has no bytes");
+  if (reinterpret_cast<uintptr_t>(range.data()) % caps_.alignment_bytes != 0)
+    return invalid(fmt::format("imported range: starts at {}, which is no multiple of {}",
+                               static_cast<void*>(range.data()), caps_.alignment_bytes));
+  cl_int code = CL_SUCCESS;
+  const cl_mem_flags flags = CL_MEM_USE_HOST_PTR | (writable ? CL_MEM_READ_WRITE : CL_MEM_READ_ONLY);
+  Handle<cl_mem> object(api_.CreateBuffer(context_.get(), flags, range.size(), range.data(), &code),
+                        api_.ReleaseMemObject);
+  if (code != CL_SUCCESS)
+    return cl_error(code, fmt::format("imported range of {} bytes on device {}", range.size(), caps_.name));
+  return std::shared_ptr<Buffer>(
+      std::make_shared<OpenclBuffer>(*this, std::move(object), nullptr, ++buffers_made_, range.size(), 0, writable));
+}
+
+Result<std::unique_ptr<Queue>> OpenclDevice::create_queue() { return OpenclQueue::create(*this); }
+
+namespace {
+
+// Shared with the vendor's workers, and with those that come too late: they leave at once.
+struct Muster {
+  std::function<void()> work;
+  size_t expected;
+  std::atomic<size_t> arrived{0};
+  std::atomic<bool> over{false};
+};
+
+void CL_CALLBACK answer_muster(void* argument) {
+  const auto muster = **static_cast<std::shared_ptr<Muster>**>(argument);
+  if (!muster->over) {
+    muster->work();
+    if (++muster->arrived == muster->expected) {
+      muster->over = true;
+      muster->over.notify_all();
+    }
+  }
+  // Nobody leaves before all are there, so each is a thread of its own.
+  muster->over.wait(false);
+}
+
+}  // namespace
+
+Status OpenclDevice::on_each_worker(const std::function<void()>& work) {
+  const auto abilities = device_number<cl_device_exec_capabilities>(api_, id_, CL_DEVICE_EXECUTION_CAPABILITIES);
+  if (workers_.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
+  auto muster = std::make_shared<Muster>();
+  muster->work = work;
+  muster->expected = workers_.size();
+
+  std::vector<Handle<cl_command_queue>> queues;
+  std::vector<cl_event> events;
+  cl_int code = CL_SUCCESS;
+  for (size_t i = 0; i < workers_.size() && code == CL_SUCCESS; ++i) {
+    queues.emplace_back(api_.CreateCommandQueue(context_.get(), id_, 0, &code), api_.ReleaseCommandQueue);
+    if (code != CL_SUCCESS) break;
+    auto* argument = &muster;  // copied by the vendor: a pointer to ours, which lives until all events are waited for
+    cl_event event = nullptr;
+    code = api_.EnqueueNativeKernel(queues.back().get(), answer_muster, &argument, sizeof argument, 0, nullptr, nullptr,
+                                    0, nullptr, &event);
+    if (code == CL_SUCCESS) events.push_back(event), api_.Flush(queues.back().get());
+  }
+  if (code != CL_SUCCESS) {
+    muster->over = true;
+    muster->over.notify_all();
+  }
+  if (!events.empty()) api_.WaitForEvents(static_cast<cl_uint>(events.size()), events.data());
+  for (auto event : events) api_.ReleaseEvent(event);
+  if (code != CL_SUCCESS) return cl_error(code, fmt::format("device {}: work on each worker", caps_.name));
+  return {};
+}
+
+}  // namespace quern::hal::opencl

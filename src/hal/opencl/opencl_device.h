@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hal/device.h"
+#include "hal/opencl/api.h"
+#include "os/guarded.h"
+
+namespace quern::hal::opencl {
+
+/// A number that the device tells; 0 if it does not.
+template <class T>
+T device_number(const Api& api, cl_device_id id, cl_device_info what) {
+  T value{};
+  return api.GetDeviceInfo(id, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : T{};
+}
+
+/// What the device says of itself; `memory_bytes` is the operator's word, or 0.
+Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes);
+
+/// The CPU time of the workers, divided among the queues whose launches they execute.
+///
+/// Whoever completes launches is charged what the workers used and nobody was charged for yet, at most the wall time
+/// of its launches on as many workers as they have groups. What is left is the work of launches still under way; once
+/// there are none it is the vendor's own (waking up, bookkeeping), and is dropped. Right for launches that overlap no
+/// others; where they do on several workers, the sum is. Any thread.
+class WorkerMeter {
+ public:
+  explicit WorkerMeter(std::vector<int> workers) : workers_(std::move(workers)), charged_ns_(used_ns()) {}
+
+  /// Before the launch reaches the vendor.
+  void launched() { under_way_.fetch_add(1, std::memory_order_relaxed); }
+  /// Device time to charge for `launches` that can have used `most_ns` in sum.
+  uint64_t completed(uint64_t launches, uint64_t most_ns);
+  /// Launches that nobody will complete: their queue is gone.
+  void abandoned(uint64_t launches) { under_way_.fetch_sub(launches, std::memory_order_relaxed); }
+
+ private:
+  uint64_t used_ns() const;
+
+  // Constant after construction.
+  std::vector<int> workers_;
+  // Each guards itself.
+  std::atomic<uint64_t> under_way_{0};
+  os::Guarded<uint64_t> charged_ns_;  // of what the workers used since they started
+};
+
+class OpenclDevice final : public Device {
+ public:
+  struct Setup {
+    Api api;
+    cl_device_id id = nullptr;
+    Handle<cl_context> context;
+    Caps caps;
+    std::vector<int> workers;
+    std::vector<Size3> group_sizes;
+    std::string cache_folder;
+  };
+  explicit OpenclDevice(Setup setup);
+
+  const Caps& caps() const override { return caps_; }
+  Result<std::shared_ptr<Buffer>> allocate(uint64_t size_bytes) override;
+  Result<std::shared_ptr<Buffer>> import(std::span<std::byte> range, bool writable) override;
+  Result<std::unique_ptr<Program>> build(const Source& source) override;
+  Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) override;
+  Result<std::unique_ptr<Queue>> create_queue() override;
+  Status on_each_worker(const std::function<void()>& work) override;
+  std::vector<int> worker_threads() const override { return workers_; }
+
+  const Api& api() const { return api_; }
+  cl_device_id id() const { return id_; }
+  cl_context context() const { return context_.get(); }
+  bool is_pocl() const { return is_pocl_; }
+  WorkerMeter& meter() { return meter_; }
+  void give_back(uint64_t bytes) { used_bytes_ -= bytes; }
+
+ private:
+  friend class OpenclProgram;
+
+  // Constant after construction.
+  Api api_;
+  cl_device_id id_;
+  Handle<cl_context> context_;
+  Caps caps_;
+  std::vector<int> workers_;
+  std::vector<Size3> group_sizes_;
+  std::string cache_folder_;
+  bool is_pocl_;
+  // Each guards itself.
+  WorkerMeter meter_;
+  std::atomic<uint64_t> used_bytes_{0};
+  std::atomic<uint64_t> buffers_made_{0};
+  os::Guarded<std::map<std::string, uint64_t>> unpacked_;  // code files of this process, with their sizes
+};
+
+}  // namespace quern::hal::opencl

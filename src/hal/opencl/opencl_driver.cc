@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hal/opencl/opencl_driver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hal/opencl/cl_error.h"
+#include "hal/opencl/opencl_device.h"
+#include "hal/opencl/pocl_binary.h"
+#include "os/env.h"
+#include "os/file.h"
+#include "os/thread.h"
+
+namespace quern::hal::opencl {
+namespace {
+
+void set_env_if_unset(const char* name, const std::string& value) {
+  if (os::env(name).empty()) os::set_env(name, value);
+}
+
+class OpenclDriver final : public Driver {
+ public:
+  explicit OpenclDriver(Api api) : api_(api) {}
+
+  Result<std::vector<Found>> enumerate() override;
+  Result<std::unique_ptr<Device>> open(const DeviceOptions& options) override;
+
+ private:
+  Status prepare(const DeviceOptions& options);
+  Result<std::vector<cl_device_id>> devices();
+
+  // Constant after construction.
+  Api api_;
+  // One thread: that of `enumerate` and `open`.
+  bool prepared_ = false;
+  std::vector<int> threads_before_;
+  std::vector<Size3> group_sizes_;  // what this process can build for
+};
+
+// PoCL reads its variables at the first call of the process and starts its workers in it.
+Status OpenclDriver::prepare(const DeviceOptions& options) {
+  if (!options.cores.empty()) QUERN_TRY(os::pin_to(options.cores));
+  if (prepared_) return {};
+  if (!options.cache_folder.empty()) {
+    QUERN_TRY(os::make_folders(options.cache_folder, 0700));
+    set_env_if_unset("POCL_CACHE_DIR", os::absolute(options.cache_folder));
+  }
+  if (const auto folder = os::env("POCL_CACHE_DIR"); !folder.empty() && !os::can_hold_code(folder))
+    return invalid(fmt::format("cache folder {}: code cannot be loaded from it; mount it without noexec", folder));
+  // Without a list, as many as this process may use: PoCL counts the machine's.
+  const auto workers = std::to_string(options.cores.empty() ? os::allowed_cores().size() : options.cores.size());
+  set_env_if_unset("POCL_MAX_PTHREAD_COUNT", workers);
+  set_env_if_unset("POCL_CPU_MAX_CU_COUNT", workers);   // since PoCL 4
+  set_env_if_unset("POCL_MAX_COMPUTE_UNITS", workers);  // since PoCL 5
+  if (!options.group_sizes.empty()) {
+    std::string list;
+    for (const auto& size : options.group_sizes)
+      if (size != Size3{0, 0, 0}) list += (list.empty() ? "" : ",") + variant_of(size);
+    os::set_env("POCL_BINARY_SPECIALIZE_WG", list);
+    group_sizes_ = options.group_sizes;
+  }
+  threads_before_ = os::threads_of_process();
+  prepared_ = true;
+  return {};
+}
+
+Result<std::vector<cl_device_id>> OpenclDriver::devices() {
+  cl_uint count = 0;
+  if (cl_int code = api_.GetPlatformIDs(0, nullptr, &count); code != CL_SUCCESS || count == 0)
+    return unavailable(fmt::format("opencl: no platform, {}; install a vendor's ICD", name_of_cl(code)));
+  std::vector<cl_platform_id> platforms(count);
+  if (cl_int code = api_.GetPlatformIDs(count, platforms.data(), nullptr); code != CL_SUCCESS)
+    return cl_error(code, "opencl: platforms");
+  std::vector<cl_device_id> all;
+  for (auto platform : platforms) {
+    if (api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
+    const size_t before = all.size();
+    all.resize(before + count);
+    if (cl_int code = api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, &all[before], nullptr); code != CL_SUCCESS)
+      return cl_error(code, "opencl: devices");
+  }
+  if (all.empty()) return unavailable("opencl: no platform has a device");
+  return all;
+}
+
+Result<std::vector<Found>> OpenclDriver::enumerate() {
+  QUERN_TRY(prepare({}));
+  QUERN_TRY(auto ids, devices());
+  std::vector<Found> found;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    QUERN_TRY(auto caps, caps_of(api_, ids[i], 0));
+    const auto type = device_number<cl_device_type>(api_, ids[i], CL_DEVICE_TYPE);
+    found.push_back(
+        {static_cast<uint32_t>(i), caps.name, (type & CL_DEVICE_TYPE_GPU) != 0, caps.units, caps.memory_bytes});
+  }
+  return found;
+}
+
+Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options) {
+  QUERN_TRY(prepare(options));
+  QUERN_TRY(auto ids, devices());
+  if (options.index >= ids.size())
+    return not_found(fmt::format("opencl device {}: does not exist; there are {}", options.index, ids.size()));
+  QUERN_TRY(auto caps, caps_of(api_, ids[options.index], options.memory_bytes));
+  cl_int code = CL_SUCCESS;
+  Handle<cl_context> context(api_.CreateContext(nullptr, 1, &ids[options.index], nullptr, nullptr, &code),
+                             api_.ReleaseContext);
+  if (code != CL_SUCCESS) return cl_error(code, fmt::format("opencl device {}: context", caps.name));
+
+  OpenclDevice::Setup setup;
+  setup.api = api_;
+  setup.id = ids[options.index];
+  setup.context = std::move(context);
+  setup.caps = std::move(caps);
+  setup.group_sizes = group_sizes_;
+  setup.cache_folder = os::env("POCL_CACHE_DIR");
+  if (device_number<cl_device_type>(api_, setup.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) {
+    const auto now = os::threads_of_process();
+    std::set_difference(now.begin(), now.end(), threads_before_.begin(), threads_before_.end(),
+                        std::back_inserter(setup.workers));
+    // Later threads of our own are younger than the vendor's, which start with its library.
+    if (setup.workers.size() > setup.caps.units) setup.workers.resize(setup.caps.units);
+  }
+  return std::unique_ptr<Device>(std::make_unique<OpenclDevice>(std::move(setup)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Driver>> create_driver() {
+  QUERN_TRY(auto api, Api::load());
+  return std::unique_ptr<Driver>(std::make_unique<OpenclDriver>(api));
+}
+
+}  // namespace quern::hal::opencl

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "hal/opencl/opencl_device.h"
+#include "hal/queue.h"
+#include "hal/timeline.h"
+#include "os/event.h"
+#include "os/guarded.h"
+
+namespace quern::hal::opencl {
+
+/// Why a timeline failed: set once, and shared with the queues that wait for it.
+class Failure {
+ public:
+  bool is_set() const { return is_set_.load(std::memory_order_acquire); }
+  Error error() const {
+    return error_.with([](const Error& error) { return error; });
+  }
+  /// The first one stays.
+  void set(Error error) {
+    error_.with([&](Error& mine) {
+      if (is_set_.load(std::memory_order_relaxed)) return;
+      mine = std::move(error);
+      is_set_.store(true, std::memory_order_release);
+    });
+  }
+
+ private:
+  std::atomic<bool> is_set_{false};
+  os::Guarded<Error> error_;
+};
+
+/// The events of the last submissions of one in-order queue. What has ended is turned into numbers and its event is
+/// released, whenever someone asks.
+class OpenclTimeline final : public Timeline {
+ public:
+  static Result<std::unique_ptr<OpenclTimeline>> create(OpenclDevice& device, cl_command_queue queue);
+  ~OpenclTimeline() override;
+
+  Result<uint64_t> reached() override;
+  Status wait(uint64_t point, Duration limit) override;
+  void fail(Error error) override { failure_->set(std::move(error)); }
+
+  /// kExhausted if as much as timings are kept of is under way; the error once failed.
+  Status can_submit();
+  /// Takes `event` over and returns its point. `units`: how many a launch can use at once; 0: no launch. The thread
+  /// that submits.
+  uint64_t submitted(cl_event event, uint32_t units);
+  /// What is submitted from now on fails if `other` has failed by the time it ends.
+  void depend_on(std::shared_ptr<const Failure> other);
+  /// Retained; null if the point was reached.
+  Result<Handle<cl_event>> event_of(uint64_t point);
+
+  std::optional<Interval> timing(uint64_t point);
+  uint64_t device_time_ns();
+  std::shared_ptr<const Failure> failure() const { return failure_; }
+
+ private:
+  OpenclTimeline(OpenclDevice& device, cl_command_queue queue, os::Event woken);
+  Status find_clock();
+  void advance();
+  Status wait_at_most(uint64_t point, Duration limit);
+
+  struct Slot {
+    cl_event event = nullptr;
+    Interval interval;
+    uint32_t units = 0;  // of a launch: how many it can use at once; 0: no launch
+  };
+  struct Dependency {
+    uint64_t after = 0;
+    std::shared_ptr<const Failure> failure;
+  };
+  struct State {
+    std::vector<Slot> slots;  // by point modulo kTimingsKept
+    uint64_t submitted = 0, reached = 0;
+    uint64_t launches_under_way = 0;
+    uint64_t device_time_ns = 0;
+    Duration to_steady;  // what turns the device's clock into ours
+    Time clock_read;
+    std::deque<Dependency> dependencies;
+  };
+  /// Outlives the queue, if the vendor calls back late.
+  struct Bell {
+    os::Event event;
+  };
+  static void CL_CALLBACK ring(cl_event, cl_int, void* bell);
+
+  // Constant after construction.
+  OpenclDevice& device_;
+  cl_command_queue queue_;
+  std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
+  std::shared_ptr<Bell> bell_;
+  // Copies of what the state says, for those who only look.
+  std::atomic<uint64_t> submitted_{0}, reached_{0};
+  std::atomic<std::thread::id> submitter_;
+  // The thread that waits.
+  uint64_t belled_ = 0;  // the last point that rings
+  os::Guarded<State> state_;
+};
+
+}  // namespace quern::hal::opencl
