@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
+
+/// What daemon, executor and builder say to each other, as plain structs with `encode` and a `decode` that trusts
+/// nothing. Control frames go over the socket, one per datagram, with descriptors beside them; commands and events of
+/// a lane go through its rings.
+namespace quern::ipc {
+
+using Size3 = std::array<uint64_t, 3>;
+
+/// A device as an executor or a builder opens it.
+struct DeviceSpec {
+  std::string driver;
+  uint32_t index = 0;
+  std::vector<int32_t> cores;
+  uint64_t memory_bytes = 0;
+  bool in_place = true;
+  std::string cache_folder;
+};
+
+/// What a device can do, as hal::Caps has it, for a daemon that sees no hal.
+struct DeviceCaps {
+  std::string driver, name, build_key;
+  uint64_t memory_bytes = 0, context_bytes = 0, max_allocation_bytes = 0, local_memory_bytes = 0;
+  uint32_t units = 1, max_group_size = 1;
+  Size3 max_group_sizes = {1, 1, 1};
+  bool unified_memory = false, launch_offset = false, partitions = false;
+  uint8_t overlap = 0, fault_scope = 0, timestamps = 0;
+};
+
+// Daemon to executor.
+
+/// The first frame. Descriptors: daemon page, executor page, the daemon's wake-up, then one wake-up per lane.
+struct Start {
+  DeviceSpec device;
+  uint32_t lanes = 1;
+};
+/// Instead of a Start: tell what the driver shows, and end.
+struct Discover {
+  std::string driver;
+};
+/// Descriptor: the segment.
+struct MapSegment {
+  uint32_t segment = 0;
+  uint8_t direction = 0;
+  uint64_t size_bytes = 0;
+};
+struct UnmapSegment {
+  uint32_t segment = 0;
+};
+/// A constant. Descriptor: its sealed bytes.
+struct LoadObject {
+  uint64_t object = 0;
+  uint64_t size_bytes = 0;
+};
+struct DropObject {
+  uint64_t object = 0;
+};
+/// Descriptor: the sealed binary.
+struct LoadProgram {
+  uint64_t program = 0;
+  uint64_t size_bytes = 0;
+};
+struct DropProgram {
+  uint64_t program = 0;
+};
+/// Descriptor: a sealed PlanFrame.
+struct PreparePlan {
+  uint64_t plan = 0;
+  uint64_t size_bytes = 0;
+};
+struct DropPlan {
+  uint64_t plan = 0;
+};
+
+// Executor to daemon.
+
+struct Hello {
+  DeviceCaps caps;
+  std::vector<int32_t> workers;  ///< threads that execute kernels
+};
+/// What was asked for is there (or is not): LoadProgram, LoadObject, MapSegment and PreparePlan are answered in order.
+struct Loaded {
+  enum class Kind : uint8_t { kSegment, kObject, kProgram, kPlan } kind = Kind::kSegment;
+  uint64_t id = 0;
+  bool ok = true;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string text;
+};
+
+struct Discovered {
+  struct Found {
+    uint32_t index = 0;
+    std::string name;
+    bool is_gpu = false;
+    uint32_t units = 1;
+    uint64_t memory_bytes = 0;
+  };
+  std::vector<Found> devices;
+};
+
+// Daemon to builder and back.
+
+/// Descriptor: a sealed BuildFrame.
+struct Build {
+  uint64_t size_bytes = 0;
+};
+/// Descriptor if `ok`: the sealed binary.
+struct Built {
+  bool ok = false;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string build_key;
+  uint64_t size_bytes = 0;
+  uint64_t details_bytes = 0;  ///< of the second descriptor: the log, or the signatures
+};
+
+using Frame = std::variant<Start, MapSegment, UnmapSegment, LoadObject, DropObject, LoadProgram, DropProgram,
+                           PreparePlan, DropPlan, Hello, Loaded, Build, Built, Discover, Discovered>;
+Bytes encode(const Frame& frame);
+/// kInvalid for anything but exactly one whole frame.
+Result<Frame> decode(std::span<const std::byte> bytes);
+
+/// A plan as an executor gets it: everything about one (function, dims) that no longer changes.
+struct PlanFrame {
+  enum class Role : uint8_t { kConstant, kInput, kOutput, kScratch };
+  struct Buffer {
+    Role role = Role::kScratch;
+    bool zero = false;
+    uint64_t size_bytes = 0;
+    uint64_t object = 0;  ///< constants
+  };
+  struct Argument {
+    enum class Kind : uint8_t { kBuffer, kScalar, kLocal } kind = Kind::kBuffer;
+    uint32_t index = 0;  ///< of the buffer or of the scalar
+    uint64_t local_bytes = 0;
+  };
+  struct Launch {
+    std::string entry;
+    uint32_t dimensions = 1;
+    Size3 global = {1, 1, 1}, local = {0, 0, 0};
+    std::vector<Argument> arguments;
+  };
+  uint64_t program = 0;
+  std::vector<Buffer> buffers;
+  std::vector<Dtype> scalars;
+  std::vector<Launch> launches;
+};
+Bytes encode(const PlanFrame& plan);
+/// Also checks that every index is in range.
+Result<PlanFrame> decode_plan(std::span<const std::byte> bytes);
+
+/// What a builder compiles.
+struct BuildFrame {
+  DeviceSpec device;
+  std::string text, options;
+  std::vector<Size3> group_sizes;
+};
+Bytes encode(const BuildFrame& build);
+Result<BuildFrame> decode_build(std::span<const std::byte> bytes);
+
+/// What the compiler saw of each entry; the daemon turns it into function::Signature.
+struct SignatureFrame {
+  struct Argument {
+    std::string name, type;
+    char space = 'p';
+    bool is_const = false;
+  };
+  std::string entry;
+  std::vector<Argument> arguments;
+  Size3 required_local = {0, 0, 0};
+  uint64_t local_memory_bytes = 0;
+};
+Bytes encode(std::span<const SignatureFrame> signatures);
+Result<std::vector<SignatureFrame>> decode_signatures(std::span<const std::byte> bytes);
+
+// Commands of a lane's ring.
+
+struct Binding {
+  uint32_t segment = 0;
+  uint64_t offset = 0;
+};
+/// `bindings`: one per input and output, in the order of the plan's buffers.
+struct RunCommand {
+  uint64_t run = 0, plan = 0;
+  std::vector<Binding> bindings;
+  std::vector<uint64_t> scalars;
+};
+/// The run of this lane launches no further kernel and ends; of no effect if it ended already.
+struct StopCommand {
+  uint64_t run = 0;
+};
+/// Let go of what this lane keeps for a plan or imported from a segment.
+struct ForgetPlanCommand {
+  uint64_t plan = 0;
+};
+struct ForgetSegmentCommand {
+  uint32_t segment = 0;
+};
+using Command = std::variant<RunCommand, StopCommand, ForgetPlanCommand, ForgetSegmentCommand>;
+/// Into a buffer that is used again, since this is on the path of every request.
+void encode(const Command& command, ByteWriter& into);
+/// Into a command that is used again.
+Status decode(std::span<const std::byte> bytes, Command& into);
+
+/// The only event of a lane, for now.
+struct RunEnded {
+  uint64_t run = 0;
+  bool ok = true, stopped = false;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string text;
+  int64_t taken_ns = 0, started_ns = 0, ended_ns = 0;  ///< steady clock: command read, first START, last END
+  uint64_t device_time_ns = 0;
+};
+void encode(const RunEnded& ended, ByteWriter& into);
+Result<RunEnded> decode_run_ended(std::span<const std::byte> bytes);
+
+}  // namespace quern::ipc

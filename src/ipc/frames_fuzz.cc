@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fuzz_main.h"
+
+#include "ipc/frames.h"
+
+using namespace quern;
+
+// The same bytes as every kind of message: what decodes must encode to bytes that decode again.
+void fuzz_one(std::span<const std::byte> input) {
+  if (const auto frame = ipc::decode(input); frame.ok()) QUERN_CHECK(ipc::decode(ipc::encode(*frame)).ok(), "frame");
+  if (const auto plan = ipc::decode_plan(input); plan.ok())
+    QUERN_CHECK(ipc::decode_plan(ipc::encode(*plan)).ok(), "plan");
+  if (const auto build = ipc::decode_build(input); build.ok())
+    QUERN_CHECK(ipc::decode_build(ipc::encode(*build)).ok(), "build");
+  (void)ipc::decode_signatures(input);
+  (void)ipc::decode_run_ended(input);
+  ipc::Command command;
+  (void)ipc::decode(input, command);
+}
+
+FuzzPlan fuzz_plan() {
+  const auto text = [](const Bytes& bytes) { return std::string(as_text(bytes)); };
+  FuzzPlan plan;
+  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Start{{"opencl", 0, {1}, 1, true, "x"}, 2}))));
+  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Hello{{"opencl", "cpu", "key"}, {1, 2}}))));
+  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Loaded{}))));
+  ipc::PlanFrame frame;
+  frame.buffers = {{ipc::PlanFrame::Role::kInput, false, 64, 0}};
+  frame.scalars = {Dtype::kFp32};
+  frame.launches.push_back({"k", 1, {1, 1, 1}, {0, 0, 0}, {{ipc::PlanFrame::Argument::Kind::kBuffer, 0, 0}}});
+  plan.seeds.push_back(text(ipc::encode(frame)));
+  ByteWriter writer;
+  ipc::encode(ipc::Command(ipc::RunCommand{1, 2, {{1, 256}}, {7}}), writer);
+  plan.seeds.push_back(text(writer.take()));
+  plan.words = {std::string("\xff\xff\xff\xff"), std::string("\0\0\0\0", 4)};
+  return plan;
+}
