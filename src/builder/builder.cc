@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "builder/builder.h"
+
+#include "ipc/channel.h"
+#include "os/event.h"
+#include "os/shared_memory.h"
+
+namespace quern::builder {
+namespace {
+
+struct Product {
+  std::string build_key;
+  Bytes binary;
+  Bytes signatures;
+};
+
+char letter_of(hal::AddressSpace space) {
+  switch (space) {
+    case hal::AddressSpace::kGlobal: return 'g';
+    case hal::AddressSpace::kConstant: return 'c';
+    case hal::AddressSpace::kLocal: return 'l';
+    case hal::AddressSpace::kPrivate: break;
+  }
+  return 'p';
+}
+
+Bytes signatures_of(const hal::Program& program) {
+  std::vector<ipc::SignatureFrame> signatures;
+  for (const hal::EntryInfo& entry : program.entries()) {
+    ipc::SignatureFrame signature;
+    signature.entry = entry.name;
+    signature.required_local = entry.required_group_size;
+    signature.local_memory_bytes = entry.local_memory_bytes;
+    for (const hal::ArgumentInfo& argument : entry.arguments)
+      signature.arguments.push_back({argument.name, argument.type, letter_of(argument.space), argument.is_const});
+    signatures.push_back(std::move(signature));
+  }
+  return ipc::encode(signatures);
+}
+
+Result<ipc::BuildFrame> receive_build(ipc::Channel& channel) {
+  os::wait_readable(channel.fd(), Duration::forever());
+  QUERN_TRY(ipc::Received received, channel.receive());
+  const auto* build = std::get_if<ipc::Build>(&received.frame);
+  if (!build || received.fds.size() != 1) return invalid("the first frame is not a build");
+  QUERN_TRY(os::check_sealed(received.fds[0], build->size_bytes));
+  QUERN_TRY(const os::Mapping memory, os::map(received.fds[0], build->size_bytes, false));
+  return ipc::decode_build(memory.bytes());
+}
+
+Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create_driver) {
+  hal::DeviceOptions options;
+  options.index = frame.device.index;
+  options.cores.assign(frame.device.cores.begin(), frame.device.cores.end());
+  options.cache_folder = frame.device.cache_folder;
+  options.group_sizes.assign(frame.group_sizes.begin(), frame.group_sizes.end());
+  QUERN_TRY(auto driver, create_driver(frame.device.driver));
+  QUERN_TRY(auto device, driver->open(options));
+  hal::Source source;
+  source.text = frame.text;
+  source.options = frame.options;
+  source.group_sizes.assign(frame.group_sizes.begin(), frame.group_sizes.end());
+  QUERN_TRY(auto program, device->build(source));
+  Product product;
+  product.build_key = device->caps().build_key;
+  QUERN_TRY(product.binary, program->binary());
+  product.signatures = signatures_of(*program);
+  return product;
+}
+
+Status answer(ipc::Channel& channel, const Result<Product>& product) {
+  ipc::Built built;
+  built.ok = product.ok();
+  std::vector<os::Fd> memories;
+  const Bytes none(1);  // a memory has at least one byte
+  const auto details = product.ok() ? std::span<const std::byte>(product->signatures)
+                                    : as_bytes_of(product.error().text);
+  if (product.ok()) {
+    built.build_key = product->build_key;
+    built.size_bytes = product->binary.size();
+    QUERN_TRY(os::Fd binary, os::immutable_copy("quern-binary", product->binary));
+    memories.push_back(std::move(binary));
+  } else {
+    built.code = product.error().code;
+  }
+  built.details_bytes = details.size();
+  QUERN_TRY(os::Fd memory, os::immutable_copy("quern-details", details.empty() ? none : details));
+  memories.push_back(std::move(memory));
+  std::vector<int> fds;
+  for (const os::Fd& fd : memories) fds.push_back(fd.get());
+  return channel.send(built, fds);
+}
+
+}  // namespace
+
+int run(os::Fd socket, const CreateDriver& create_driver) {
+  ipc::Channel channel(std::move(socket));
+  auto frame = receive_build(channel);
+  if (!frame.ok()) return 1;
+  return answer(channel, compile(*frame, create_driver)).ok() ? 0 : 1;
+}
+
+}  // namespace quern::builder

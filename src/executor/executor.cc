@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The order of the start is the one a sandbox needs (limits and no_new_privs came with the process): vendor context and
+// queues, then our own threads, alternate stacks on every thread that runs kernels, fault handlers over the vendor's,
+// and only then anything of a tenant.
+#include "executor/executor.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <vector>
+
+#include "executor/fault_handler.h"
+#include "executor/holdings.h"
+#include "executor/lane.h"
+#include "ipc/channel.h"
+#include "ipc/shared_page.h"
+#include "os/event.h"
+#include "os/log.h"
+#include "os/signals.h"
+#include "os/thread.h"
+
+namespace quern::executor {
+namespace {
+
+ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
+  ipc::DeviceCaps frame;
+  frame.driver = caps.driver;
+  frame.name = caps.name;
+  frame.build_key = caps.build_key;
+  frame.memory_bytes = caps.memory_bytes;
+  frame.context_bytes = caps.context_bytes;
+  frame.max_allocation_bytes = caps.max_allocation_bytes;
+  frame.local_memory_bytes = caps.local_memory_bytes;
+  frame.units = caps.units;
+  frame.max_group_size = caps.max_group_size;
+  for (size_t i = 0; i < 3; ++i) frame.max_group_sizes[i] = caps.max_group_sizes[i];
+  frame.unified_memory = caps.unified_memory;
+  frame.launch_offset = caps.launch_offset;
+  frame.partitions = caps.partitions;
+  frame.overlap = static_cast<uint8_t>(caps.overlap);
+  frame.fault_scope = static_cast<uint8_t>(caps.fault_scope);
+  frame.timestamps = static_cast<uint8_t>(caps.timestamps);
+  return frame;
+}
+
+/// Everything of one executor process; torn down by the end of the process alone, since a kernel may hang in it.
+struct Process {
+  ipc::SharedPages pages;
+  std::unique_ptr<hal::Driver> driver;
+  std::unique_ptr<hal::Device> device;
+  std::unique_ptr<Holdings> holdings;
+  std::unique_ptr<os::Event> daemon_wake;
+  std::vector<os::Event> wakes;
+  std::atomic<uint32_t> busy_lanes{0};
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<os::Thread> threads;
+};
+
+Result<ipc::Received> wait_for_frame(ipc::Channel& channel) {
+  for (;;) {
+    auto received = channel.receive();
+    if (received.ok() || received.error().code != ErrorCode::kExhausted) return received;
+    os::wait_readable(channel.fd(), Duration::forever());
+  }
+}
+
+Status discover(const ipc::Discover& wanted, ipc::Channel& channel, const CreateDriver& create_driver) {
+  QUERN_TRY(auto driver, create_driver(wanted.driver));
+  QUERN_TRY(const auto found, driver->enumerate());
+  ipc::Discovered frame;
+  for (const hal::Found& device : found)
+    frame.devices.push_back({device.index, device.name, device.is_gpu, device.units, device.memory_bytes});
+  return channel.send(frame);
+}
+
+Status start(Process& process, ipc::Received first, ipc::Channel& channel, const CreateDriver& create_driver) {
+  const auto* start = std::get_if<ipc::Start>(&first.frame);
+  if (!start || start->lanes < 1 || start->lanes > ipc::kMostLanes || first.fds.size() != 3 + start->lanes)
+    return invalid("the first frame is not a start");
+  QUERN_TRY(process.pages, ipc::open_shared_pages(std::move(first.fds[0]), std::move(first.fds[1])));
+  process.daemon_wake = std::make_unique<os::Event>(os::Event::adopt(std::move(first.fds[2])));
+  for (uint32_t i = 0; i < start->lanes; ++i) process.wakes.push_back(os::Event::adopt(std::move(first.fds[3 + i])));
+
+  const ipc::DeviceSpec& spec = start->device;
+  hal::DeviceOptions options;
+  options.index = spec.index;
+  options.cores.assign(spec.cores.begin(), spec.cores.end());
+  options.memory_bytes = spec.memory_bytes;
+  options.cache_folder = spec.cache_folder;
+  QUERN_TRY(process.driver, create_driver(spec.driver));
+  QUERN_TRY(process.device, process.driver->open(options));
+  process.holdings = std::make_unique<Holdings>(*process.device, spec.in_place);
+
+  for (uint32_t i = 0; i < start->lanes; ++i) {
+    Lane::Links links{process.pages.daemon().lanes[i], process.pages.executor().lanes[i], process.wakes[i],
+                      *process.daemon_wake, process.busy_lanes};
+    QUERN_TRY(auto lane, Lane::create(*process.holdings, links));
+    process.lanes.push_back(std::move(lane));
+  }
+  for (uint32_t i = 0; i < start->lanes; ++i)
+    process.threads.emplace_back(fmt::format("lane{}", i), [lane = process.lanes[i].get()] {
+      os::use_alternate_stack();
+      os::want_exact_timers();
+      const Status ended = lane->serve();
+      QUERN_CHECK(ended.ok(), ended.error().text);
+    });
+  os::use_alternate_stack();
+  QUERN_TRY(process.device->on_each_worker([] { os::use_alternate_stack(); }));
+  watch_faults(process.pages.executor().fault);
+
+  ipc::Hello hello;
+  hello.caps = caps_frame(process.device->caps());
+  for (int worker : process.device->worker_threads()) hello.workers.push_back(worker);
+  return channel.send(hello);
+}
+
+ipc::Loaded loaded(ipc::Loaded::Kind kind, uint64_t id, Status status) {
+  ipc::Loaded frame;
+  frame.kind = kind;
+  frame.id = id;
+  frame.ok = status.ok();
+  if (!status.ok()) {
+    frame.code = status.error().code;
+    frame.text = status.error().text.substr(0, 4096);
+  }
+  return frame;
+}
+
+Status serve(Holdings& holdings, ipc::Channel& channel) {
+  using LoadedKind = ipc::Loaded::Kind;
+  for (;;) {
+    QUERN_TRY(ipc::Received received, wait_for_frame(channel));
+    os::Fd fd = received.fds.empty() ? os::Fd() : std::move(received.fds[0]);
+    if (auto* frame = std::get_if<ipc::MapSegment>(&received.frame)) {
+      QUERN_TRY(channel.send(
+          loaded(LoadedKind::kSegment, frame->segment, holdings.map_segment(*frame, std::move(fd)))));
+    } else if (auto* frame = std::get_if<ipc::LoadObject>(&received.frame)) {
+      QUERN_TRY(channel.send(loaded(LoadedKind::kObject, frame->object, holdings.load_object(*frame, std::move(fd)))));
+    } else if (auto* frame = std::get_if<ipc::LoadProgram>(&received.frame)) {
+      QUERN_TRY(channel.send(
+          loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
+    } else if (auto* frame = std::get_if<ipc::PreparePlan>(&received.frame)) {
+      QUERN_TRY(channel.send(loaded(LoadedKind::kPlan, frame->plan, holdings.prepare_plan(*frame, std::move(fd)))));
+    } else if (auto* frame = std::get_if<ipc::UnmapSegment>(&received.frame)) {
+      holdings.drop_segment(frame->segment);
+    } else if (auto* frame = std::get_if<ipc::DropObject>(&received.frame)) {
+      holdings.drop_object(frame->object);
+    } else if (auto* frame = std::get_if<ipc::DropProgram>(&received.frame)) {
+      holdings.drop_program(frame->program);
+    } else if (auto* frame = std::get_if<ipc::DropPlan>(&received.frame)) {
+      holdings.drop_plan(frame->plan);
+    } else {
+      return invalid("a frame that executors do not take");
+    }
+  }
+}
+
+}  // namespace
+
+int run(os::Fd socket, const CreateDriver& create_driver) {
+  // Leaked on purpose: lanes may sit in a vendor's call for ever, and the end of the process frees all.
+  auto& process = *new Process;
+  ipc::Channel channel(std::move(socket));
+  auto first = wait_for_frame(channel);
+  if (!first.ok()) return 1;
+  if (const auto* wanted = std::get_if<ipc::Discover>(&first->frame)) {
+    const Status told = discover(*wanted, channel, create_driver);
+    if (!told.ok()) os::log_error("executor: {}", told.error().text);
+    return told.ok() ? 0 : 1;
+  }
+  Status status = start(process, *std::move(first), channel, create_driver);
+  if (status.ok()) status = serve(*process.holdings, channel);
+  if (status.error().code == ErrorCode::kUnavailable && process.holdings) return 0;  // the daemon is gone
+  os::log_error("executor: {}", status.error().text);
+  return 1;
+}
+
+}  // namespace quern::executor

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The loop of a lane. A warm run costs: one record read, the buffers found among those imported before, one launch per
+// kernel, one wait, one record written. What is in flight is bounded in expected device time (the gate's depth), since
+// nothing that was enqueued can be recalled.
+#include "executor/lane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "os/clock.h"
+
+namespace quern::executor {
+namespace {
+
+using Role = ipc::PlanFrame::Role;
+using Kind = ipc::PlanFrame::Argument::Kind;
+
+// Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
+constexpr size_t kMostImports = 256;
+
+bool is_bound(Role role) { return role == Role::kInput || role == Role::kOutput; }
+
+}  // namespace
+
+Result<std::unique_ptr<Lane>> Lane::create(Holdings& holdings, Links links) {
+  QUERN_TRY(auto queue, holdings.device().create_queue());
+  return std::unique_ptr<Lane>(new Lane(holdings, links, std::move(queue)));
+}
+
+Lane::Lane(Holdings& holdings, Links links, std::unique_ptr<hal::Queue> queue)
+    : holdings_(holdings),
+      links_(links),
+      queue_(std::move(queue)),
+      commands_(links.daemon.command_head, links.own.command_tail, links.daemon.commands),
+      events_(links.own.event_head, links.daemon.event_tail, links.own.events) {}
+
+Status Lane::serve() {
+  Bytes record;
+  ipc::Command command;
+  for (;;) {
+    QUERN_TRY(const bool got, next_command(record));
+    if (!got) continue;
+    const Time taken = os::now();
+    QUERN_TRY(ipc::decode(record, command));
+    if (const auto* start = std::get_if<ipc::RunCommand>(&command)) {
+      run(*start, taken);
+    } else if (const auto* plan = std::get_if<ipc::ForgetPlanCommand>(&command)) {
+      ready_.erase(plan->plan);
+    } else if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) {
+      forget_segment(segment->segment);
+    }
+    // A StopCommand here is for a run that has ended.
+  }
+}
+
+// Looks for a while where the daemon allows it, then sleeps. A spin saves the 30-40 us it takes to wake an idle core.
+Result<bool> Lane::next_command(Bytes& record) {
+  QUERN_TRY(const bool got, commands_.pop(record));
+  if (got) return true;
+  if (const uint64_t spin_ns = links_.daemon.gate.spin_ns.load(std::memory_order_relaxed); spin_ns > 0) {
+    const Time until = os::now() + Duration{static_cast<int64_t>(spin_ns)};
+    while (commands_.empty() && links_.busy_lanes.load(std::memory_order_relaxed) == 0 && os::now() < until)
+      __builtin_ia32_pause();
+    if (!commands_.empty()) return commands_.pop(record);
+  }
+  if (commands_.prepare_sleep()) links_.wake.wait(Duration::forever());
+  commands_.woke();
+  links_.wake.drain();
+  return commands_.pop(record);
+}
+
+void Lane::run(const ipc::RunCommand& command, Time taken) {
+  links_.busy_lanes.fetch_add(1, std::memory_order_relaxed);
+  links_.own.running_launch.store(0, std::memory_order_relaxed);
+  links_.own.running_run.store(command.run, std::memory_order_release);
+  ipc::RunEnded ended;
+  ended.run = command.run;
+  ended.taken_ns = taken.ns;
+  const uint64_t before_ns = queue_->device_time_ns();
+  first_start_ns_ = last_end_ns_ = 0;
+  Status status = execute(command, ended);
+  // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
+  if (!in_flight_.empty()) {
+    Status drained = queue_->timeline().wait(in_flight_.back().point, Duration::forever());
+    if (status.ok() && !drained.ok()) status = std::move(drained);
+    in_flight_.clear();
+    in_flight_ns_ = 0;
+  }
+  if (!status.ok()) {
+    ended.ok = false;
+    ended.code = status.error().code;
+    ended.text = status.error().text.substr(0, 4096);
+  }
+  ended.started_ns = first_start_ns_;
+  ended.ended_ns = last_end_ns_;
+  ended.device_time_ns = queue_->device_time_ns() - before_ns;
+  links_.own.running_launch.store(ipc::kNoLaunch, std::memory_order_relaxed);
+  links_.own.running_run.store(0, std::memory_order_release);
+  links_.busy_lanes.fetch_sub(1, std::memory_order_relaxed);
+  ByteWriter writer;
+  ipc::encode(ended, writer);
+  // Full only if the daemon let kRingBytes of answers lie: it reads one before it sends the next run.
+  (void)events_.push(writer.bytes());
+  if (events_.consumer_sleeps()) links_.daemon_wake.signal();
+}
+
+Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
+  QUERN_TRY(Ready* ready, make_ready(command.plan));
+  if (command.bindings.size() != ready->plan->bound_buffers ||
+      command.scalars.size() != ready->plan->frame.scalars.size())
+    return internal(fmt::format("run {}: does not fit its plan", command.run));
+  QUERN_TRY(bind(*ready, command));
+  QUERN_TRY(copy_in(*ready, command));
+  QUERN_TRY(launch_all(*ready, command, ended));
+  if (ended.stopped) return {Error{ErrorCode::kCancelled, "the run was stopped between two kernels"}};
+  return copy_out(*ready, command);
+}
+
+Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
+  if (const auto it = ready_.find(plan_id); it != ready_.end()) return &it->second;
+  Ready ready;
+  ready.plan = holdings_.plan(plan_id);
+  if (!ready.plan) return internal(fmt::format("plan {}: is not here", plan_id));
+  for (const auto& launch : ready.plan->frame.launches) {
+    QUERN_TRY(auto kernel, ready.plan->program->create_kernel(launch.entry));
+    ready.kernels.push_back(std::move(kernel));
+  }
+  ready.expected_ns.resize(ready.kernels.size());
+  for (const auto& buffer : ready.plan->frame.buffers) {
+    std::shared_ptr<hal::Buffer> own;
+    if (buffer.role == Role::kScratch || (is_bound(buffer.role) && !holdings_.in_place())) {
+      QUERN_TRY(own, holdings_.device().allocate(buffer.size_bytes));
+    }
+    ready.own.push_back(std::move(own));
+  }
+  return &ready_.emplace(plan_id, std::move(ready)).first->second;
+}
+
+Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
+  const auto& buffers = ready.plan->frame.buffers;
+  bound_.assign(buffers.size(), nullptr);
+  host_.assign(buffers.size(), nullptr);
+  size_t next = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const auto& buffer = buffers[i];
+    if (buffer.role == Role::kConstant) {
+      bound_[i] = ready.plan->constants.at(buffer.object)->buffer.get();
+      continue;
+    }
+    bound_[i] = ready.own[i].get();
+    if (!is_bound(buffer.role)) continue;
+    const ipc::Binding& binding = command.bindings[next++];
+    const bool writable = buffer.role == Role::kOutput;
+    if (holdings_.in_place()) {
+      QUERN_TRY(auto imported, import(binding.segment, binding.offset, buffer.size_bytes, writable));
+      bound_[i] = imported.get();
+      continue;
+    }
+    const auto segment = holdings_.segment(binding.segment);
+    if (!segment || segment->writable != writable || binding.offset > segment->mapping.size() ||
+        buffer.size_bytes > segment->mapping.size() - binding.offset)
+      return internal(fmt::format("segment {}: has no such piece", binding.segment));
+    host_[i] = segment->mapping.data() + binding.offset;
+  }
+  return {};
+}
+
+Result<std::shared_ptr<hal::Buffer>> Lane::import(uint32_t segment_id, uint64_t offset, uint64_t size, bool writable) {
+  const ImportKey key{segment_id, offset, size};
+  if (const auto it = imports_.find(key); it != imports_.end()) return it->second.buffer;
+  auto segment = holdings_.segment(segment_id);
+  if (!segment || segment->writable != writable || offset > segment->mapping.size() ||
+      size > segment->mapping.size() - offset)
+    return internal(fmt::format("segment {}: has no such piece", segment_id));
+  QUERN_TRY(auto buffer, holdings_.device().import(segment->mapping.bytes().subspan(offset, size), writable));
+  // All but those of the run being bound are given up at once: rare, and simpler than an order that every hit would
+  // have to keep.
+  if (imports_.size() >= kMostImports) {
+    std::erase_if(imports_, [&](const auto& item) {
+      return std::none_of(bound_.begin(), bound_.end(), [&](hal::Buffer* b) { return b == item.second.buffer.get(); });
+    });
+  }
+  imports_[key] = {std::move(segment), buffer};
+  return buffer;
+}
+
+Status Lane::copy_in(Ready& ready, const ipc::RunCommand&) {
+  const auto& buffers = ready.plan->frame.buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    uint64_t point = 0;
+    if (host_[i] && buffers[i].role == Role::kInput) {
+      QUERN_TRY(point, queue_->write(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
+    } else if (buffers[i].zero) {
+      const std::byte zero{0};
+      QUERN_TRY(point, queue_->fill(*bound_[i], 0, buffers[i].size_bytes, {&zero, 1}));
+    }
+    if (point) in_flight_.push_back({point, 0, 0});
+  }
+  return {};
+}
+
+Status Lane::copy_out(Ready& ready, const ipc::RunCommand&) {
+  const auto& buffers = ready.plan->frame.buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!host_[i] || buffers[i].role != Role::kOutput) continue;
+    QUERN_TRY(const uint64_t point, queue_->read(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
+    in_flight_.push_back({point, 0, static_cast<uint32_t>(ready.kernels.size())});
+  }
+  return retire(ready, 0);
+}
+
+Status Lane::launch_all(Ready& ready, const ipc::RunCommand& command, ipc::RunEnded& ended) {
+  const auto& frame = ready.plan->frame;
+  for (uint32_t i = 0; i < frame.launches.size(); ++i) {
+    QUERN_TRY(const bool go, pass_gate(ready, command.run, expected_of(ready, i)));
+    if (!go) {
+      ended.stopped = true;
+      break;
+    }
+    const auto& launch = frame.launches[i];
+    arguments_.clear();
+    for (const auto& argument : launch.arguments) {
+      switch (argument.kind) {
+        case Kind::kBuffer: arguments_.push_back(bound_[argument.index]); break;
+        case Kind::kScalar: arguments_.push_back(Scalar{frame.scalars[argument.index], command.scalars[argument.index]}); break;
+        case Kind::kLocal: arguments_.push_back(hal::LocalMemory{argument.local_bytes}); break;
+      }
+    }
+    hal::Launch what;
+    what.kernel = ready.kernels[i].get();
+    what.arguments = arguments_;
+    what.dimensions = launch.dimensions;
+    what.global = launch.global;
+    what.local = launch.local;
+    Result<uint64_t> point = queue_->launch(what);
+    if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
+    if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(i, std::memory_order_relaxed);
+    const uint64_t expected_ns = expected_of(ready, i);
+    in_flight_.push_back({*point, expected_ns, i});
+    in_flight_ns_ += expected_ns;
+  }
+  QUERN_TRY(queue_->flush());
+  // Outputs that are copied back wait in order behind the kernels, so that one wait serves all.
+  if (!ended.stopped && !holdings_.in_place()) return {};
+  return retire(ready, 0);
+}
+
+Result<bool> Lane::pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns) {
+  const ipc::Gate& gate = links_.daemon.gate;
+  while (!ipc::is_open(gate.word.load(std::memory_order_acquire))) {
+    // What was enqueued has to go on; then sleep until a grant or a stop.
+    QUERN_TRY(queue_->flush());
+    Bytes record;
+    links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
+    const bool closed = !ipc::is_open(gate.word.load(std::memory_order_seq_cst));
+    if (closed && commands_.empty()) links_.wake.wait(Duration::forever());
+    links_.wake.drain();
+    links_.own.waits_at_gate.store(0, std::memory_order_relaxed);
+    QUERN_TRY(const bool got, commands_.pop(record));
+    ipc::Command command;
+    if (!got) continue;
+    QUERN_TRY(ipc::decode(record, command));
+    // While a run is in progress the daemon sends its lane nothing but stops and things to forget.
+    if (const auto* stop = std::get_if<ipc::StopCommand>(&command); stop && stop->run == run) return false;
+    if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) forget_segment(segment->segment);
+  }
+  const uint64_t depth_ns = gate.depth_ns.load(std::memory_order_relaxed);
+  const uint32_t depth = std::max(1U, gate.depth.load(std::memory_order_relaxed));
+  if (in_flight_.size() >= depth || (in_flight_.size() >= 2 && in_flight_ns_ + expected_ns > depth_ns))
+    QUERN_TRY(retire(ready, std::max<size_t>(1, in_flight_.size() / 2)));
+  return true;
+}
+
+// A launch never seen is taken for half of the bound: two such are in flight at most.
+uint64_t Lane::expected_of(const Ready& ready, uint32_t launch) const {
+  if (ready.expected_ns[launch]) return ready.expected_ns[launch];
+  return std::max<uint64_t>(1, links_.daemon.gate.depth_ns.load(std::memory_order_relaxed) / 2);
+}
+
+// Waits until at most `keep` of what is in flight is left, and learns from what ended. Draining half at a time halves
+// the wake-ups that a wait per launch would cost.
+Status Lane::retire(Ready& ready, size_t keep) {
+  if (in_flight_.size() <= keep) return {};
+  const uint64_t point = in_flight_[in_flight_.size() - keep - 1].point;
+  if (Status waited = queue_->timeline().wait(point, Duration::forever()); !waited.ok()) {
+    const uint32_t launch = in_flight_.front().launch;
+    const auto& launches = ready.plan->frame.launches;
+    const std::string entry = launch < launches.size() ? launches[launch].entry : "copy";
+    return {Error{waited.error().code, fmt::format("kernel {}: {}", entry, waited.error().text)}};
+  }
+  while (in_flight_.size() > keep) {
+    const InFlight& done = in_flight_.front();
+    if (done.expected_ns > 0) {
+      if (const auto time = queue_->timing(done.point)) {
+        ready.expected_ns[done.launch] = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
+        if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
+        last_end_ns_ = time->end_ns;
+      }
+    }
+    in_flight_ns_ -= done.expected_ns;
+    in_flight_.pop_front();
+  }
+  if (!in_flight_.empty()) links_.own.running_launch.store(in_flight_.front().launch, std::memory_order_relaxed);
+  return {};
+}
+
+void Lane::forget_segment(uint32_t segment) {
+  std::erase_if(imports_, [&](const auto& item) { return std::get<0>(item.first) == segment; });
+}
+
+}  // namespace quern::executor

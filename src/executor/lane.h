@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "executor/holdings.h"
+#include "hal/device.h"
+#include "ipc/frames.h"
+#include "ipc/ring.h"
+#include "ipc/shared_page.h"
+#include "os/event.h"
+
+namespace quern::executor {
+
+/// One in-order queue of an executor, with a thread, rings and a gate of its own. Reads a command, binds its buffers,
+/// reads the gate before every launch, and says how it ended; it decides nothing.
+class Lane {
+ public:
+  struct Links {
+    const ipc::DaemonPage::Lane& daemon;
+    ipc::ExecutorPage::Lane& own;
+    const os::Event& wake;         ///< the daemon signals it after a command or a grant
+    const os::Event& daemon_wake;  ///< signalled after an event, if the daemon sleeps
+    std::atomic<uint32_t>& busy_lanes;  ///< of this executor: nobody spins while a neighbour's kernel needs the core
+  };
+
+  static Result<std::unique_ptr<Lane>> create(Holdings& holdings, Links links);
+
+  /// The thread's work: ends only when a ring makes no sense any more, with that error.
+  Status serve();
+
+ private:
+  /// What this lane keeps for a plan: kernels with their arguments, scratch, and device copies where not in place.
+  struct Ready {
+    std::shared_ptr<PreparedPlan> plan;
+    std::vector<std::unique_ptr<hal::Kernel>> kernels;         ///< one per launch: its arguments stay set
+    std::vector<std::shared_ptr<hal::Buffer>> own;             ///< per buffer: scratch, or the device's copy; else null
+    std::vector<uint64_t> expected_ns;                         ///< per launch, as last seen; 0: unknown
+  };
+  using ImportKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< segment, offset, size
+  struct Import {
+    std::shared_ptr<MappedSegment> segment;
+    std::shared_ptr<hal::Buffer> buffer;
+  };
+  struct InFlight {
+    uint64_t point = 0, expected_ns = 0;
+    uint32_t launch = 0;
+  };
+
+  Lane(Holdings& holdings, Links links, std::unique_ptr<hal::Queue> queue);
+
+  Result<bool> next_command(Bytes& record);
+  void run(const ipc::RunCommand& command, Time taken);
+  Status execute(const ipc::RunCommand& command, ipc::RunEnded& ended);
+  Result<Ready*> make_ready(uint64_t plan_id);
+  Status bind(Ready& ready, const ipc::RunCommand& command);
+  Result<std::shared_ptr<hal::Buffer>> import(uint32_t segment, uint64_t offset, uint64_t size, bool writable);
+  Status launch_all(Ready& ready, const ipc::RunCommand& command, ipc::RunEnded& ended);
+  Status copy_in(Ready& ready, const ipc::RunCommand& command);
+  Status copy_out(Ready& ready, const ipc::RunCommand& command);
+  /// Waits while the gate is closed or the depth is reached; false if the run was stopped meanwhile.
+  Result<bool> pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns);
+  uint64_t expected_of(const Ready& ready, uint32_t launch) const;
+  Status retire(Ready& ready, size_t keep);
+  void forget_segment(uint32_t segment);
+
+  // Constant after construction.
+  Holdings& holdings_;
+  Links links_;
+  std::unique_ptr<hal::Queue> queue_;
+  // The lane's thread only.
+  ipc::RingConsumer commands_;
+  ipc::RingProducer events_;
+  std::map<uint64_t, Ready> ready_;
+  std::map<ImportKey, Import> imports_;
+  std::deque<InFlight> in_flight_;
+  uint64_t in_flight_ns_ = 0;
+  std::vector<hal::Buffer*> bound_;       ///< per buffer of the running plan
+  std::vector<std::byte*> host_;          ///< per buffer: where its tensor lies in the arena
+  std::vector<hal::Argument> arguments_;  ///< used again for every launch
+  int64_t first_start_ns_ = 0, last_end_ns_ = 0;
+};
+
+}  // namespace quern::executor
