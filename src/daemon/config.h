@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+
+namespace quern::daemon {
+
+/// A device as the operator names it, or as it was found.
+struct DeviceConfig {
+  std::string name;
+  std::string driver = "opencl";
+  uint32_t index = 0;         ///< which of the driver's devices
+  std::vector<int> cores;     ///< a CPU device: where its workers run
+  uint64_t memory_bytes = 0;  ///< 0: what the device says
+  bool in_place = true;       ///< a CPU device reads inputs and constants where they are, without a copy
+};
+
+struct TenantConfig {
+  std::string name;
+  std::string key_sha256;  ///< 64 hex digits; empty only for the default tenant
+  std::string domain;      ///< empty: the tenant's own
+  uint32_t weight = 1;
+};
+
+/// quern.yaml, parsed and checked.
+struct Config {
+  std::vector<DeviceConfig> devices;  ///< empty: found at start
+  std::vector<TenantConfig> tenants;  ///< empty: one default tenant without a key
+  std::string state_folder;
+  std::string binary_cache;  ///< a folder of compiled binaries shared between servers (tests use it); empty: none
+  uint64_t arena_bytes = uint64_t{8} << 30;  ///< tensors in flight per domain and direction
+  Duration build_limit = Duration::seconds(60);
+  std::vector<int> host_cores;  ///< where the daemon's own threads run; empty: anywhere
+};
+
+/// Reads the text of a quern.yaml. Every mistake is in the error's text, one line each. Unknown keys are mistakes.
+Result<Config> parse_config(std::string_view text, const std::string& file_name);
+
+}  // namespace quern::daemon

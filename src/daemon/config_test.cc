@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "base/units.h"
+
+namespace quern::daemon {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string mistakes(std::string_view text) {
+  const auto config = parse_config(text, "quern.yaml");
+  return config.ok() ? "" : config.error().text;
+}
+
+TEST(Config, ReadsAllKeys) {
+  const auto config = parse_config(
+      "devices:\n"
+      "  - {name: cpu0, driver: opencl, cores: [0, 2], memory: 4GiB, in_place: false, index: 1}\n"
+      "  - {name: f, driver: fake}\n"
+      "tenants: [{name: a, key_sha256: " +
+          sha256("k") + ", domain: both, weight: 3}]\n",
+      "quern.yaml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  ASSERT_EQ(config->devices.size(), 2U);
+  EXPECT_EQ(config->devices[0].name, "cpu0");
+  EXPECT_THAT(config->devices[0].cores, ElementsAre(0, 2));
+  EXPECT_EQ(config->devices[0].memory_bytes, 4 * kGiB);
+  EXPECT_FALSE(config->devices[0].in_place);
+  EXPECT_EQ(config->devices[0].index, 1U);
+  EXPECT_TRUE(config->devices[1].in_place);
+  ASSERT_EQ(config->tenants.size(), 1U);
+  EXPECT_EQ(config->tenants[0].domain, "both");
+  EXPECT_EQ(config->tenants[0].weight, 3U);
+}
+
+TEST(Config, EmptyFileIsTheDefault) { EXPECT_TRUE(parse_config("# nothing\n", "quern.yaml").ok()); }
+
+TEST(Config, TellsEveryMistakeWithItsLine) {
+  const auto text = mistakes(
+      "devicez: []\n"
+      "devices:\n"
+      "  - {name: cpu0, core: [0]}\n"
+      "  - {name: cpu0, memory: 4GB}\n"
+      "  - {driver: opencll}\n"
+      "tenants:\n"
+      "  - {name: a, key_sha256: secret}\n");
+  EXPECT_THAT(text, HasSubstr("quern.yaml:1: error: quern.yaml: 'devicez' is no key; did you mean 'devices'?"));
+  EXPECT_THAT(text, HasSubstr("quern.yaml:3: error: device cpu0: 'core' is no key; did you mean 'cores'?"));
+  EXPECT_THAT(text, HasSubstr("quern.yaml:4: error: device: name 'cpu0' is given twice"));
+  EXPECT_THAT(text, HasSubstr("quern.yaml:4: error: device cpu0: memory '4GB'"));
+  EXPECT_THAT(text, HasSubstr("quern.yaml:5: error: device: has no name"));
+  EXPECT_THAT(text, HasSubstr("driver 'opencll' is none; did you mean 'opencl'?"));
+  EXPECT_THAT(text, HasSubstr("quern.yaml:7: error: tenant a: key_sha256 is no hash"));
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+}
+
+TEST(Config, ChecksCores) {
+  EXPECT_THAT(mistakes("devices: [{name: a, cores: [0, 0]}]"), HasSubstr("core 0 is given twice"));
+  EXPECT_THAT(mistakes("devices: [{name: a, cores: []}]"), HasSubstr("cores is empty"));
+  EXPECT_THAT(mistakes("devices: [{name: a, cores: 1}]"), HasSubstr("write a list"));
+  EXPECT_THAT(mistakes("devices: [{name: a, cores: [-1]}]"), HasSubstr("'-1' is no whole number"));
+}
+
+TEST(Config, ChecksTenants) {
+  const std::string hash = sha256("k");
+  EXPECT_THAT(mistakes("tenants: [{name: a}]"), HasSubstr("has no key_sha256"));
+  EXPECT_THAT(mistakes("tenants: [{name: a, key_sha256: " + hash + "}, {name: b, key_sha256: " + hash + "}]"),
+              HasSubstr("is that of another tenant"));
+  EXPECT_THAT(mistakes("tenants: [{name: a, weight: 0, key_sha256: " + hash + "}]"), HasSubstr("from 1 to"));
+  EXPECT_THAT(mistakes("tenants: []"), HasSubstr("is empty"));
+}
+
+TEST(Config, BrokenYamlHasItsLine) {
+  EXPECT_THAT(mistakes("devices: [\n"), HasSubstr("quern.yaml:"));
+  EXPECT_THAT(mistakes("- a\n"), HasSubstr("is a list"));
+}
+
+}  // namespace
+}  // namespace quern::daemon

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/daemon.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/hash.h"
+#include "base/units.h"
+#include "daemon/deployer.h"
+#include "daemon/discover.h"
+#include "daemon/registry.h"
+#include "daemon/runner.h"
+#include "daemon/state.h"
+#include "os/clock.h"
+#include "os/file.h"
+#include "os/log.h"
+
+namespace quern::daemon {
+namespace {
+
+/// The tensors of the tenants of one domain on their way.
+struct DomainArenas {
+  uint64_t id = 0;
+  std::shared_ptr<ipc::Arena> input, output;
+};
+
+// Code is loaded from there: memory is five times as fast as a disk, where it may hold code at all. The name follows
+// from the state folder, so that what a killed server left is found and cleared away by the next.
+std::string run_folder_for(const std::string& state_folder) {
+  if (os::can_hold_code("/dev/shm"))
+    return fmt::format("/dev/shm/quern-{}-{}", getuid(), sha256(os::absolute(state_folder)).substr(0, 12));
+  return state_folder + "/run";
+}
+
+class LiveDaemon final : public Daemon {
+ public:
+  static Result<std::unique_ptr<Daemon>> create(Config config);
+  ~LiveDaemon() override { stop(Duration{0}); }
+
+  void stop(Duration limit) override;
+  Result<const Tenant*> authenticate(std::string_view key) const override;
+  Result<FunctionRef> find(const Tenant& tenant, std::string_view name, std::string_view version) const override;
+  std::vector<FunctionRef> functions(const Tenant& tenant) const override;
+  std::vector<DeviceStatus> devices() const override;
+  Counters counters() const override;
+  bool is_ready() const override;
+  void deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) override;
+  Status remove(const Tenant& tenant, std::string_view name) override;
+  Status admits(const Tenant& tenant, Duration* retry_after) const override;
+  Result<std::unique_ptr<Call>> prepare(const Tenant& tenant, const FunctionRef& function, const CallSpec& spec,
+                                        const CallOptions& options) override;
+  void submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) override;
+  void cancel(const std::string& call_id) override;
+  void count_copied(uint64_t bytes) override { copied_bytes_ += bytes; }
+
+ private:
+  explicit LiveDaemon(Config config);
+  Status check_fits(const DeployedFunction& function, const Plan& plan) const;
+
+  // Constant after create().
+  Config config_;
+  std::string run_folder_;
+  std::vector<Tenant> tenants_;
+  std::map<std::string, const Tenant*, std::less<>> by_key_;  ///< by SHA-256 of the key
+  std::map<std::string, DomainArenas> domains_;
+  std::string id_prefix_;
+  // Any thread.
+  Registry registry_;
+  std::atomic<uint64_t> next_request_{1};
+  std::atomic<uint64_t> copied_bytes_{0};
+  std::atomic<bool> stopped_{false};
+  std::shared_ptr<Deployer::Gone> gone_ = std::make_shared<Deployer::Gone>();
+  std::unique_ptr<Runner> runner_;
+  std::unique_ptr<Deployer> deployer_;
+};
+
+LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
+  if (config_.tenants.empty()) config_.tenants.push_back({"default", "", "", 1});
+  tenants_.reserve(config_.tenants.size());
+  for (const TenantConfig& tenant : config_.tenants) {
+    const std::string domain = tenant.domain.empty() ? tenant.name : tenant.domain;
+    DomainArenas& arenas = domains_[domain];
+    if (arenas.id == 0) {
+      arenas.id = domains_.size();
+      arenas.input = ipc::Arena::create("input", ipc::Direction::kInput, config_.arena_bytes);
+      arenas.output = ipc::Arena::create("output", ipc::Direction::kOutput, config_.arena_bytes);
+    }
+    tenants_.push_back({tenants_.size() + 1, tenant.name, domain, arenas.id, tenant.weight});
+    by_key_[tenant.key_sha256] = &tenants_.back();
+  }
+  // Ids of two runs of the server differ, so that a log line or an answer is never taken for another's.
+  id_prefix_ = sha256(fmt::format("{} {} {}", os::wall_time(), os::now().ns, getpid())).substr(0, 8);
+}
+
+Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
+  std::unique_ptr<LiveDaemon> self(new LiveDaemon(std::move(config)));
+  QUERN_TRY(os::make_folders(self->config_.state_folder));
+  QUERN_TRY(auto state, State::open(self->config_.state_folder));
+  // We hold the state's lock, so nobody else uses this folder.
+  self->run_folder_ = run_folder_for(self->config_.state_folder);
+  os::remove_tree(self->run_folder_);
+  QUERN_TRY(os::make_folders(self->run_folder_, 0700));
+  if (self->config_.devices.empty()) {
+    QUERN_TRY(self->config_.devices, discover_devices(self->run_folder_ + "/discover"));
+  }
+  QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_));
+  std::vector<const DeviceRecord*> targets;
+  std::set<std::string> kinds;
+  for (const auto& device : self->runner_->devices()) {
+    if (kinds.insert(device->caps.build_key).second) targets.push_back(device.get());
+    os::log_info("device {}: {} ({}), {} units, {}", device->config.name, device->caps.name, device->caps.driver,
+                 device->caps.units, show_bytes(device->caps.memory_bytes));
+  }
+  QUERN_TRY(os::Event stop, os::Event::create());
+  self->deployer_ = std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
+                                               std::move(stop), self->registry_, self->gone_);
+  QUERN_TRY(self->deployer_->recover());
+  *self->gone_ = [runner = self->runner_.get()](uint64_t function) { (void)runner->post(FunctionGoneMessage{function}); };
+  self->runner_->start();
+  self->deployer_->start();
+  return std::unique_ptr<Daemon>(std::move(self));
+}
+
+void LiveDaemon::stop(Duration limit) {
+  if (stopped_.exchange(true)) return;
+  if (deployer_) deployer_->stop();
+  if (runner_) runner_->stop(limit);
+  // From here on nobody listens: functions that are let go of are just let go of.
+  *gone_ = nullptr;
+  os::remove_tree(run_folder_);
+}
+
+Result<const Tenant*> LiveDaemon::authenticate(std::string_view key) const {
+  if (config_.tenants.front().key_sha256.empty()) return &tenants_.front();
+  if (key.empty()) return denied("no key was sent; send 'Authorization: Bearer KEY'");
+  const auto it = by_key_.find(sha256(key));
+  if (it == by_key_.end()) return denied("the key is not known; check it");
+  return it->second;
+}
+
+Result<FunctionRef> LiveDaemon::find(const Tenant& tenant, std::string_view name, std::string_view version) const {
+  QUERN_TRY(DeployedRef function, registry_.find(tenant.name, name, version));
+  return FunctionRef(std::move(function));
+}
+
+std::vector<FunctionRef> LiveDaemon::functions(const Tenant& tenant) const {
+  const auto deployed = registry_.list(tenant.name);
+  return {deployed.begin(), deployed.end()};
+}
+
+std::vector<DeviceStatus> LiveDaemon::devices() const {
+  std::vector<DeviceStatus> list;
+  for (const auto& device : runner_->devices()) {
+    DeviceStatus status;
+    status.name = device->config.name;
+    status.driver = device->config.driver;
+    status.model = device->caps.name;
+    status.is_up = device->is_up;
+    status.memory_bytes = device->caps.memory_bytes;
+    status.units = device->caps.units;
+    status.cores = device->config.cores;
+    status.in_place = device->config.in_place && device->caps.unified_memory;
+    status.executors = device->executors;
+    status.running = device->running;
+    status.runs_ended = device->runs_ended;
+    status.device_time_ns = device->device_time_ns;
+    list.push_back(std::move(status));
+  }
+  return list;
+}
+
+Counters LiveDaemon::counters() const {
+  const RunnerCounters& runner = runner_->counters();
+  return {copied_bytes_, deployer_->builds(), runner.executors_started, runner.executors_lost};
+}
+
+bool LiveDaemon::is_ready() const {
+  return !stopped_ && std::any_of(runner_->devices().begin(), runner_->devices().end(),
+                                  [](const auto& device) { return device->is_up.load(); });
+}
+
+void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar,
+                        std::function<void(Result<Deployed>)> done) {
+  deployer_->deploy(tenant.name, std::move(name), std::move(tar), std::move(done));
+}
+
+Status LiveDaemon::remove(const Tenant& tenant, std::string_view name) {
+  QUERN_TRY(const DeployedRef function, deployer_->remove(tenant.name, name));
+  // Those that wait end now; those that run may end.
+  (void)runner_->post(FunctionGoneMessage{function->id});
+  return {};
+}
+
+Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
+  if (stopped_) return unavailable("the server is stopping; retry elsewhere or later");
+  if (runner_->counters().queued < Runner::core_config().most_queued) return {};
+  if (retry_after) *retry_after = Duration::seconds(1);
+  return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
+}
+
+Status LiveDaemon::check_fits(const DeployedFunction& function, const Plan& plan) const {
+  const auto& limit = function.manifest.settings.memory_bytes;
+  if (limit && plan.memory_bytes > *limit)
+    return invalid(fmt::format("function {}: this call needs {} and limits.memory is {}", function.name,
+                               show_bytes(plan.memory_bytes), show_bytes(*limit)));
+  uint64_t most = 0, most_at_once = 0;
+  for (const auto& device : runner_->devices()) {
+    most = std::max(most, device->caps.memory_bytes);
+    most_at_once = std::max(most_at_once, device->caps.max_allocation_bytes);
+  }
+  if (plan.memory_bytes > most)
+    return invalid(fmt::format("function {}: this call needs {} of device memory, and the largest device has {}",
+                               function.name, show_bytes(plan.memory_bytes), show_bytes(most)));
+  for (const PlannedBuffer& buffer : plan.buffers)
+    if (buffer.size_bytes > most_at_once)
+      return invalid(fmt::format("function {}: a buffer of {} is more than any device allocates at once ({})",
+                                 function.name, show_bytes(buffer.size_bytes), show_bytes(most_at_once)));
+  return {};
+}
+
+Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const FunctionRef& function,
+                                                  const CallSpec& spec, const CallOptions& options) {
+  auto deployed = std::static_pointer_cast<const DeployedFunction>(function);
+  const Manifest& manifest = deployed->manifest;
+  QUERN_TRY(const Binding binding, bind(manifest, spec));
+  auto call = std::make_unique<LiveCall>();
+  QUERN_TRY(call->plan, deployed->plan_for(binding));
+  const Plan& plan = call->plan->plan;
+  QUERN_TRY(check_fits(*deployed, plan));
+  QUERN_TRY(call->scalars, scalars_of(manifest, binding));
+  call->request = next_request_.fetch_add(1);
+  call->id = fmt::format("{}-{}", id_prefix_, call->request);
+  call->tenant = &tenant;
+  const Settings& settings = manifest.settings;
+  call->timeout = std::min(options.timeout.value_or(settings.timeout), settings.timeout);
+  call->device_time = settings.device_time.value_or(call->timeout);
+  call->priority = options.priority.value_or(settings.priority);
+
+  const DomainArenas& arenas = domains_.at(tenant.domain);
+  call->blocks = std::make_shared<std::vector<ipc::Block>>();
+  call->inputs.resize(spec.inputs.size());
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& buffer = plan.buffers[i];
+    if (buffer.role != Role::kInput && buffer.role != Role::kOutput) continue;
+    const bool is_input = buffer.role == Role::kInput;
+    QUERN_TRY(ipc::Block block, (is_input ? arenas.input : arenas.output)->take(buffer.size_bytes));
+    const std::string& name = manifest.buffers[i].name;
+    CallTensor tensor{name, buffer.dtype, buffer.shape, block.bytes()};
+    if (is_input) {
+      const auto at = std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](auto& in) { return in.name == name; });
+      QUERN_CHECK(at != spec.inputs.end(), "bind let a call without one of its inputs pass");
+      call->inputs[static_cast<size_t>(at - spec.inputs.begin())] = std::move(tensor);
+    } else {
+      call->outputs.push_back(std::move(tensor));
+    }
+    call->blocks->push_back(std::move(block));
+  }
+  call->function = std::move(deployed);
+  return std::unique_ptr<Call>(std::move(call));
+}
+
+void LiveDaemon::submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) {
+  std::unique_ptr<LiveCall> live(static_cast<LiveCall*>(call.release()));
+  live->times.submitted = os::now();
+  live->done = std::move(done);
+  SubmitMessage message{std::move(live)};
+  Message posted(std::move(message));
+  if (runner_->post(std::move(posted))) return;
+  // `post` took nothing: the strand has more than it can take.
+  auto& left = std::get<SubmitMessage>(posted).call;
+  left->error = exhausted("too many requests are waiting; retry later");
+  left->retry_after = Duration::seconds(1);
+  auto answer = std::move(left->done);
+  answer(std::move(left));
+}
+
+void LiveDaemon::cancel(const std::string& call_id) {
+  const size_t dash = call_id.rfind('-');
+  if (dash == std::string::npos || call_id.compare(0, dash, id_prefix_) != 0) return;
+  (void)runner_->post(CancelMessage{std::strtoull(call_id.c_str() + dash + 1, nullptr, 10)});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Daemon>> Daemon::create(Config config) { return LiveDaemon::create(std::move(config)); }
+
+}  // namespace quern::daemon

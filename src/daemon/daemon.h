@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "daemon/config.h"
+#include "function/manifest.h"
+#include "function/plan.h"
+
+namespace quern::daemon {
+
+/// Who calls. Immutable; lives as long as the daemon.
+struct Tenant {
+  uint64_t id = 0;
+  std::string name;
+  std::string domain;
+  uint64_t domain_id = 0;
+  uint32_t weight = 1;
+};
+
+/// One deployed version of a function. Immutable and shared: who holds it may use it, also after it was replaced.
+struct Function {
+  uint64_t id = 0;
+  std::string tenant, name;
+  std::string version;  ///< 64 hex digits; people see the first 12
+  std::string created_at;
+  Manifest manifest;
+};
+using FunctionRef = std::shared_ptr<const Function>;
+
+/// A tensor of a call, in the arena.
+struct CallTensor {
+  std::string name;
+  Dtype dtype = Dtype::kFp32;
+  Shape shape;
+  std::span<std::byte> bytes;
+};
+
+/// Where the time of a call went, as moments of the steady clock; 0 where it did not get that far.
+struct CallTimes {
+  Time submitted, taken, pushed, started, finished, answered;  ///< started, finished: as the executor saw them
+  uint64_t device_time_ns = 0;
+};
+
+/// One call on its way. Made by `Daemon::prepare`, which gives it room for its tensors; the caller fills `inputs`,
+/// submits it, and gets it back ended with `error` or `outputs`. The tensors' memory is given back with it.
+class Call {
+ public:
+  virtual ~Call() = default;
+
+  std::string id;  ///< as in `Quern-Request`
+  std::vector<CallTensor> inputs;   ///< in the order of the request
+  std::vector<CallTensor> outputs;  ///< in the order of the manifest; bytes mean something once it ended well
+  std::optional<Error> error;
+  Duration retry_after = {0};  ///< with exhausted and unavailable
+  CallTimes times;
+};
+
+/// What a request says beside its tensors.
+struct CallOptions {
+  std::optional<Duration> timeout;   ///< the function's if absent
+  std::optional<uint8_t> priority;   ///< the function's if absent
+};
+
+struct Deployed {
+  FunctionRef function;
+  bool is_new = true;                  ///< false: the same version was current already
+  std::vector<std::string> warnings;
+};
+
+/// A device, for showing to people.
+struct DeviceStatus {
+  std::string name, driver, model;
+  bool is_up = false;
+  uint64_t memory_bytes = 0;
+  uint32_t units = 0;
+  std::vector<int> cores;
+  bool in_place = false;
+  uint64_t executors = 0, running = 0, runs_ended = 0, device_time_ns = 0;
+};
+
+/// Counters of the whole daemon, for tests, benchmarks and people.
+struct Counters {
+  uint64_t copied_bytes = 0;  ///< tensor bytes that we copied outside the device
+  uint64_t builds = 0, executors_started = 0, executors_lost = 0;
+};
+
+/// The live shell of the scheduler core: owns the strand, the executors, the builders and the state.
+///
+/// Every method may be called from any thread and none of them waits for a device. Callbacks come from the daemon's
+/// threads and must only hand over.
+class Daemon {
+ public:
+  /// Opens the state, starts the devices, and brings deployed functions back. Takes as long as the slowest device.
+  static Result<std::unique_ptr<Daemon>> create(Config config);
+  virtual ~Daemon() = default;
+
+  /// Ends all work in order: nothing new is taken, what runs may end until `limit`, the rest is answered unavailable.
+  virtual void stop(Duration limit) = 0;
+
+  /// The tenant of a key ("" where none was sent). kDenied if there is none.
+  virtual Result<const Tenant*> authenticate(std::string_view key) const = 0;
+
+  /// The current version, or the one whose version starts with `version` (at least 6 digits) if that is not empty.
+  /// kNotFound with "did you mean"; another tenant's functions are not there.
+  virtual Result<FunctionRef> find(const Tenant& tenant, std::string_view name, std::string_view version) const = 0;
+  virtual std::vector<FunctionRef> functions(const Tenant& tenant) const = 0;
+  virtual std::vector<DeviceStatus> devices() const = 0;
+  virtual Counters counters() const = 0;
+  /// True once at least one device is up.
+  virtual bool is_ready() const = 0;
+
+  /// Checks the tar, builds what is missing, and makes it the current version of `name`, or changes nothing. The
+  /// error's text has every mistake, or the compiler's log.
+  virtual void deploy(const Tenant& tenant, std::string name, Bytes tar,
+                      std::function<void(Result<Deployed>)> done) = 0;
+  virtual Status remove(const Tenant& tenant, std::string_view name) = 0;
+
+  /// Whether a request of this tenant would be taken now: asked before its body is read.
+  virtual Status admits(const Tenant& tenant, Duration* retry_after) const = 0;
+
+  /// Checks a request and gives it room: the error says what is wrong with it. The order of `call.inputs` is that of
+  /// `spec.inputs`, so that a front door can read tensors in the order they arrive.
+  virtual Result<std::unique_ptr<Call>> prepare(const Tenant& tenant, const FunctionRef& function, const CallSpec& spec,
+                                                const CallOptions& options) = 0;
+  /// `done` gets the call back, ended; exactly once. Cancel it by its id meanwhile.
+  virtual void submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) = 0;
+  virtual void cancel(const std::string& call_id) = 0;
+
+  /// The front door's share of Counters::copied_bytes.
+  virtual void count_copied(uint64_t bytes) = 0;
+};
+
+}  // namespace quern::daemon

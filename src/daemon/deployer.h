@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/binary_cache.h"
+#include "daemon/daemon.h"
+#include "daemon/registry.h"
+#include "daemon/runner.h"
+#include "daemon/state.h"
+#include "os/event.h"
+#include "os/guarded.h"
+#include "os/thread.h"
+#include "os/work_queue.h"
+
+namespace quern::daemon {
+
+/// Turns uploaded folders into deployed functions: checks, compiles in builders, stores, registers; and brings back
+/// what was stored. Two threads of its own, so that one tenant's slow compile does not hold up all others.
+class Deployer {
+ public:
+  /// Told when nobody holds a version any more: neither the registry nor a call.
+  using Gone = std::function<void(uint64_t function)>;
+
+  /// `targets`: one record per kind of device, distinct by build key; they outlive this.
+  Deployer(const Config& config, std::string run_folder, std::vector<const DeviceRecord*> targets,
+           std::unique_ptr<State> state, os::Event stop, Registry& registry, std::shared_ptr<const Gone> gone);
+  ~Deployer();
+
+  /// Makes stored functions current again, building what is missing for the devices of today. Before start(). A
+  /// function that cannot come back is logged as an error and left stored.
+  Status recover();
+  void start();
+  void stop();
+
+  using Done = std::function<void(Result<Deployed>)>;
+  /// Any thread; `done` comes from one of ours. kExhausted if too many wait.
+  void deploy(const std::string& tenant, std::string name, Bytes tar, Done done);
+  /// Any thread. The version that was removed.
+  Result<DeployedRef> remove(const std::string& tenant, std::string_view name);
+
+  uint64_t builds() const { return builds_.load(); }
+
+ private:
+  struct Job {
+    std::string tenant, name;
+    Bytes tar;
+    Done done;
+  };
+
+  void work();
+  Result<Deployed> deploy_now(const Job& job);
+  Result<std::shared_ptr<DeployedFunction>> assemble(const std::string& tenant, Manifest manifest, const Files& files,
+                                                     std::vector<std::string>& warnings);
+  Result<Binary> binary_for(const DeviceRecord& device, const ProgramDecl& program, const Manifest& manifest,
+                            const Files& files);
+  Result<BinaryContent> build(const DeviceRecord& device, const Manifest& manifest, std::string text,
+                              std::string options);
+  Result<HostObjectRef> hold(std::span<const std::byte> bytes);
+  Status store(const DeployedFunction& function, const Files& files);
+
+  // Constant after construction.
+  Config config_;
+  std::string run_folder_;
+  std::vector<const DeviceRecord*> targets_;
+  os::Event stop_;
+  Registry& registry_;
+  std::shared_ptr<const Gone> gone_;
+  BinaryCache cache_;
+  // Any thread.
+  std::atomic<uint64_t> builds_{0};
+  os::WorkQueue<Job> jobs_;
+  os::Guarded<std::unique_ptr<State>> state_;
+  os::Guarded<std::map<std::string, std::weak_ptr<const HostObject>>> held_;
+  std::vector<os::Thread> threads_;
+};
+
+}  // namespace quern::daemon

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/executor_process.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "os/file.h"
+#include "os/log.h"
+#include "os/shared_memory.h"
+
+namespace quern::daemon {
+namespace {
+
+// A work-group's private data lives on the worker's stack: what 8 MiB cannot hold would jump over the guard page.
+constexpr uint64_t kStackBytes = 64 * kMiB;
+
+ipc::PlanFrame plan_frame(const DeployedFunction& function, const Plan& plan, uint64_t program,
+                          const std::map<std::string, uint64_t>& object_ids) {
+  ipc::PlanFrame frame;
+  frame.program = program;
+  frame.scalars = plan.scalars;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& from = plan.buffers[i];
+    ipc::PlanFrame::Buffer buffer;
+    buffer.role = static_cast<ipc::PlanFrame::Role>(from.role);
+    buffer.zero = from.zero;
+    buffer.size_bytes = from.size_bytes;
+    if (from.role == Role::kConstant) buffer.object = object_ids.at(function.constants[i]->hash);
+    frame.buffers.push_back(buffer);
+  }
+  for (const PlannedLaunch& from : plan.launches) {
+    ipc::PlanFrame::Launch launch;
+    launch.entry = from.entry;
+    launch.dimensions = from.dimensions;
+    launch.global = from.global;
+    launch.local = from.local;
+    for (const PlannedArgument& argument : from.arguments)
+      launch.arguments.push_back(
+          {static_cast<ipc::PlanFrame::Argument::Kind>(argument.kind), argument.index, argument.local_bytes});
+    frame.launches.push_back(std::move(launch));
+  }
+  return frame;
+}
+static_assert(static_cast<int>(Role::kConstant) == static_cast<int>(ipc::PlanFrame::Role::kConstant) &&
+              static_cast<int>(Role::kScratch) == static_cast<int>(ipc::PlanFrame::Role::kScratch));
+static_assert(static_cast<int>(ArgumentDecl::Kind::kLocal) == static_cast<int>(ipc::PlanFrame::Argument::Kind::kLocal));
+
+}  // namespace
+
+Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::start(const DeviceConfig& device, uint32_t lanes,
+                                                                const std::string& cache_folder) {
+  QUERN_TRY(os::make_folders(cache_folder, 0700));
+  QUERN_TRY(auto sockets, os::socket_pair());
+  QUERN_TRY(auto log, os::pipe());
+  QUERN_TRY(os::Event wake, os::Event::create());
+  QUERN_TRY(ipc::SharedPages pages, ipc::create_shared_pages());
+
+  os::ProcessOptions options;
+  options.arguments = {"executor"};
+  options.environment = {{"HOME", cache_folder}, {"TMPDIR", cache_folder}};
+  options.cores = device.cores;
+  options.stack_bytes = kStackBytes;
+  options.socket = sockets.second.get();
+  options.log = log.second.get();
+  QUERN_TRY(os::Process process, os::Process::spawn(options));
+
+  std::unique_ptr<ExecutorProcess> self(new ExecutorProcess(std::move(process), ipc::Channel(std::move(sockets.first)),
+                                                            std::move(log.first), std::move(wake), std::move(pages),
+                                                            cache_folder));
+  self->in_place_ = device.in_place;
+  std::vector<int> fds = {self->pages_.daemon_fd.get(), self->pages_.executor_fd.get(), self->wake_.fd()};
+  for (uint32_t i = 0; i < lanes; ++i) {
+    auto& ours = self->pages_.daemon().lanes[i];
+    auto& theirs = self->pages_.executor().lanes[i];
+    Lane lane;
+    lane.commands = std::make_unique<ipc::RingProducer>(ours.command_head, theirs.command_tail, ours.commands);
+    lane.events = std::make_unique<ipc::RingConsumer>(theirs.event_head, ours.event_tail, theirs.events);
+    QUERN_TRY(os::Event lane_wake, os::Event::create());
+    lane.wake.emplace(std::move(lane_wake));
+    fds.push_back(lane.wake->fd());
+    self->lanes_.push_back(std::move(lane));
+    self->open_gate(i);
+  }
+  ipc::Start start;
+  start.device = {device.driver, device.index, {device.cores.begin(), device.cores.end()}, device.memory_bytes,
+                  device.in_place, cache_folder};
+  start.lanes = lanes;
+  QUERN_TRY(self->channel_.send(start, fds));
+  return self;
+}
+
+ExecutorProcess::ExecutorProcess(os::Process process, ipc::Channel channel, os::Fd log, os::Event wake,
+                                 ipc::SharedPages pages, std::string cache_folder)
+    : process_(std::move(process)),
+      channel_(std::move(channel)),
+      log_(std::move(log)),
+      wake_(std::move(wake)),
+      pages_(std::move(pages)),
+      cache_folder_(std::move(cache_folder)) {}
+
+ExecutorProcess::~ExecutorProcess() {
+  process_.kill();
+  (void)process_.wait(Duration::forever());
+  os::remove_tree(cache_folder_);
+}
+
+Result<bool> ExecutorProcess::take_frame() {
+  auto received = channel_.receive();
+  if (!received.ok()) {
+    if (received.error().code == ErrorCode::kExhausted) return false;
+    return std::move(received).error();
+  }
+  if (auto* hello = std::get_if<ipc::Hello>(&received->frame)) {
+    if (caps_) return invalid("executor: greets twice");
+    caps_ = std::move(hello->caps);
+    in_place_ = in_place_ && caps_->unified_memory;
+    return true;
+  }
+  auto* loaded = std::get_if<ipc::Loaded>(&received->frame);
+  if (!loaded) return invalid("executor: sends a frame that is not its own");
+  using Kind = ipc::Loaded::Kind;
+  if (!loaded->ok) os::log_warning("executor {}: {}", pid(), loaded->text);
+  // The first reason is the true one: a plan fails again after what it needs.
+  const auto fail = [&](uint64_t plan) { failed_plans_.emplace(plan, Error{loaded->code, loaded->text}); };
+  const auto by_id = [&](std::map<std::string, Item>& items) {
+    const auto it = std::find_if(items.begin(), items.end(), [&](auto& item) { return item.second.id == loaded->id; });
+    if (it == items.end()) return;
+    if (loaded->ok) {
+      it->second.state = State::kLoaded;
+      return;
+    }
+    for (auto& [id, plan] : plans_)
+      if (plan.program == it->first || std::count(plan.constants.begin(), plan.constants.end(), it->first)) fail(id);
+    // Forgotten, so that the next plan that needs it tries again.
+    items.erase(it);
+  };
+  switch (loaded->kind) {
+    case Kind::kSegment:
+      if (auto it = segments_.find(static_cast<uint32_t>(loaded->id)); it != segments_.end()) {
+        if (!loaded->ok) return unavailable("executor: cannot map a segment: " + loaded->text);
+        it->second.state = State::kLoaded;
+      }
+      break;
+    case Kind::kObject: by_id(objects_); break;
+    case Kind::kProgram: by_id(programs_); break;
+    case Kind::kPlan:
+      if (auto it = plans_.find(loaded->id); it != plans_.end()) {
+        if (loaded->ok) {
+          it->second.state = State::kLoaded;
+        } else {
+          fail(loaded->id);
+          evict(loaded->id);
+        }
+      }
+      break;
+  }
+  return true;
+}
+
+Result<std::optional<ipc::RunEnded>> ExecutorProcess::take_event(uint32_t lane) {
+  QUERN_TRY(const bool got, lanes_[lane].events->pop(record_));
+  if (!got) return std::optional<ipc::RunEnded>();
+  QUERN_TRY(ipc::RunEnded ended, ipc::decode_run_ended(record_));
+  return std::optional(std::move(ended));
+}
+
+bool ExecutorProcess::prepare_sleep() {
+  bool sleep = true;
+  for (Lane& lane : lanes_) sleep = lane.events->prepare_sleep() && sleep;
+  return sleep;
+}
+
+void ExecutorProcess::woke() {
+  for (Lane& lane : lanes_) lane.events->woke();
+  wake_.drain();
+}
+
+void ExecutorProcess::take_log() {
+  const std::string text = os::read_available(log_, 64 * kKiB);
+  if (text.empty()) return;
+  os::log_debug("executor {}: {}", pid(), text);
+  last_words_ += text;
+  if (last_words_.size() > kLastWords) last_words_.erase(0, last_words_.size() - kLastWords);
+}
+
+Result<bool> ExecutorProcess::require(const DeployedFunction& function, const CachedPlanRef& plan,
+                                      const Binary& binary, std::span<const ipc::Block> blocks) {
+  if (!failed_plans_.empty() && !plans_.contains(plan->id))
+    if (auto failed = failed_plans_.extract(plan->id)) return std::move(failed.mapped());
+  bool all_there = true;
+  for (const ipc::Block& block : blocks) {
+    QUERN_TRY(require_segment(block.segment()));
+    all_there = all_there && segments_[block.segment()->id].state == State::kLoaded;
+  }
+  auto it = plans_.find(plan->id);
+  if (it == plans_.end()) {
+    QUERN_TRY(prepare(function, *plan, binary));
+    it = plans_.find(plan->id);
+  }
+  ages_.splice(ages_.end(), ages_, it->second.age);
+  if (it->second.state != State::kLoaded || !all_there) return false;
+  ++it->second.pins;
+  return true;
+}
+
+Status ExecutorProcess::require_segment(const std::shared_ptr<ipc::Segment>& segment) {
+  if (segments_.contains(segment->id)) return {};
+  for (auto it = segments_.begin(); it != segments_.end();) {
+    if (!it->second.segment.expired()) {
+      ++it;
+      continue;
+    }
+    for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
+      QUERN_TRY(push(lane, ipc::ForgetSegmentCommand{it->first}));
+    QUERN_TRY(channel_.send(ipc::UnmapSegment{it->first}));
+    it = segments_.erase(it);
+  }
+  const int fd = segment->fd.get();
+  QUERN_TRY(channel_.send(
+      ipc::MapSegment{segment->id, static_cast<uint8_t>(segment->direction), segment->size_bytes}, {&fd, 1}));
+  segments_[segment->id] = {State::kLoading, segment};
+  return {};
+}
+
+Status ExecutorProcess::load(std::map<std::string, Item>& items, const HostObject& object, bool is_program) {
+  auto [it, fresh] = items.try_emplace(object.hash);
+  ++it->second.uses;
+  if (!fresh) return {};
+  const uint64_t id = it->second.id = next_id_++;
+  const int fd = object.fd.get();
+  if (is_program) return channel_.send(ipc::LoadProgram{id, object.size_bytes}, {&fd, 1});
+  return channel_.send(ipc::LoadObject{id, object.size_bytes}, {&fd, 1});
+}
+
+// All frames of a plan go out at once: the executor takes them in order, and the answers come while we go on.
+Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary) {
+  PlanItem item;
+  item.function = function.id;
+  item.program = binary.object->hash;
+  for (const PlannedBuffer& buffer : plan.plan.buffers)
+    if (buffer.role == Role::kScratch || !in_place_) item.memory_bytes += buffer.size_bytes * lanes_.size();
+  QUERN_TRY(make_room(item.memory_bytes));
+  QUERN_TRY(load(programs_, *binary.object, true));
+  std::map<std::string, uint64_t> object_ids;
+  for (const HostObjectRef& constant : function.constants) {
+    if (!constant) continue;
+    QUERN_TRY(load(objects_, *constant, false));
+    object_ids[constant->hash] = objects_[constant->hash].id;
+    item.constants.push_back(constant->hash);
+  }
+  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, programs_[item.program].id, object_ids));
+  QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
+  const int fd = memory.get();
+  QUERN_TRY(channel_.send(ipc::PreparePlan{plan.id, bytes.size()}, {&fd, 1}));
+  item.age = ages_.insert(ages_.end(), plan.id);
+  plan_bytes_ += item.memory_bytes;
+  plans_.emplace(plan.id, std::move(item));
+  return {};
+}
+
+Status ExecutorProcess::make_room(uint64_t memory_bytes) {
+  for (auto it = ages_.begin();
+       it != ages_.end() && (plans_.size() >= kMostPlans || plan_bytes_ + memory_bytes > caps_->memory_bytes);) {
+    const uint64_t plan = *it++;
+    const PlanItem& item = plans_.at(plan);
+    if (item.pins == 0 && item.state == State::kLoaded) evict(plan);
+  }
+  return {};
+}
+
+void ExecutorProcess::evict(uint64_t plan) {
+  auto item = plans_.extract(plan);
+  if (!item) return;
+  ages_.erase(item.mapped().age);
+  plan_bytes_ -= item.mapped().memory_bytes;
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) (void)push(lane, ipc::ForgetPlanCommand{plan});
+  (void)channel_.send(ipc::DropPlan{plan});
+  release(programs_, item.mapped().program, true);
+  for (const std::string& constant : item.mapped().constants) release(objects_, constant, false);
+}
+
+void ExecutorProcess::release(std::map<std::string, Item>& items, const std::string& hash, bool is_program) {
+  const auto it = items.find(hash);
+  if (it == items.end() || --it->second.uses > 0) return;
+  if (is_program) (void)channel_.send(ipc::DropProgram{it->second.id});
+  else (void)channel_.send(ipc::DropObject{it->second.id});
+  items.erase(it);
+}
+
+Status ExecutorProcess::push(uint32_t lane, const ipc::Command& command) {
+  writer_.clear();
+  ipc::encode(command, writer_);
+  QUERN_TRY(lanes_[lane].commands->push(writer_.bytes()));
+  if (lanes_[lane].commands->consumer_sleeps()) lanes_[lane].wake->signal();
+  return {};
+}
+
+Status ExecutorProcess::push_run(uint32_t lane, const ipc::RunCommand& command) { return push(lane, command); }
+
+Status ExecutorProcess::stop_run(uint32_t lane, uint64_t run) {
+  Lane& state = lanes_[lane];
+  pages_.daemon().lanes[lane].gate.word.store(++state.epoch << 1, std::memory_order_seq_cst);
+  QUERN_TRY(push(lane, ipc::StopCommand{run}));
+  state.wake->signal();  // it may sleep at the gate rather than at its ring
+  return {};
+}
+
+void ExecutorProcess::open_gate(uint32_t lane) {
+  ipc::Gate& gate = pages_.daemon().lanes[lane].gate;
+  gate.depth_ns.store(kDepthNs, std::memory_order_relaxed);
+  gate.depth.store(kDepth, std::memory_order_relaxed);
+  gate.word.store(++lanes_[lane].epoch << 1 | 1, std::memory_order_seq_cst);
+  if (pages_.executor().lanes[lane].waits_at_gate.load(std::memory_order_seq_cst)) lanes_[lane].wake->signal();
+}
+
+void ExecutorProcess::allow_spin(uint64_t spin_ns) {
+  // The core gives the lowest free lane, so the first is the one that gets the next run of an idle executor.
+  pages_.daemon().lanes[0].gate.spin_ns.store(spin_ns, std::memory_order_relaxed);
+}
+
+void ExecutorProcess::unpin(uint64_t plan) {
+  const auto it = plans_.find(plan);
+  if (it == plans_.end()) return;
+  QUERN_CHECK(it->second.pins > 0, "a plan is unpinned more often than pinned");
+  if (--it->second.pins == 0 && it->second.unwanted) evict(plan);
+}
+
+void ExecutorProcess::forget_function(uint64_t function) {
+  for (auto it = plans_.begin(); it != plans_.end();) {
+    auto& [id, item] = *it++;
+    if (item.function != function) continue;
+    item.unwanted = true;
+    if (item.pins == 0 && item.state == State::kLoaded) evict(id);
+  }
+}
+
+std::optional<uint32_t> ExecutorProcess::running_launch(uint32_t lane, uint64_t run) const {
+  const auto& theirs = pages_.executor().lanes[lane];
+  if (theirs.running_run.load(std::memory_order_acquire) != run) return std::nullopt;
+  return theirs.running_launch.load(std::memory_order_relaxed);
+}
+
+uint64_t ExecutorProcess::program_of(uint64_t plan) const {
+  const auto it = plans_.find(plan);
+  if (it == plans_.end()) return 0;
+  const auto program = programs_.find(it->second.program);
+  return program == programs_.end() ? 0 : program->second.id;
+}
+
+ExecutorEnd ExecutorProcess::end() {
+  ExecutorEnd end;
+  end.exit = process_.wait(Duration::forever()).value_or(os::Exit{});
+  take_log();
+  const ipc::FaultRecord& fault = pages_.executor().fault;
+  end.signal = fault.signal.load();
+  end.address = fault.address.load();
+  end.program = fault.program.load();
+  end.entry = fault.entry.load();
+  end.last_words = last_words_;
+  return end;
+}
+
+}  // namespace quern::daemon

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/config.h"
+#include "daemon/host_object.h"
+#include "daemon/registry.h"
+#include "ipc/arena.h"
+#include "ipc/channel.h"
+#include "ipc/frames.h"
+#include "ipc/shared_page.h"
+#include "os/event.h"
+#include "os/process.h"
+
+namespace quern::daemon {
+
+/// How an executor went.
+struct ExecutorEnd {
+  os::Exit exit;
+  uint32_t signal = 0;          ///< that a kernel's fault raised, as its handler recorded; 0: none
+  uint64_t address = 0;
+  uint64_t program = 0;         ///< whose code faulted; 0: unknown
+  uint32_t entry = 0;
+  std::string last_words;       ///< the end of what it wrote to its log
+};
+
+/// The daemon's side of one executor: the process, its rings and gates, and what was put into it. Belongs to the
+/// strand. Everything it reads from the other side is checked; nonsense is an error, and the strand kills it.
+class ExecutorProcess {
+ public:
+  /// Starts the process and sends it its first frame; `greeted` is false until its Hello came.
+  static Result<std::unique_ptr<ExecutorProcess>> start(const DeviceConfig& device, uint32_t lanes,
+                                                        const std::string& cache_folder);
+  ~ExecutorProcess();
+
+  /// What the strand waits on.
+  int socket_fd() const { return channel_.fd(); }
+  int wake_fd() const { return wake_.fd(); }
+  int pidfd() const { return process_.pidfd(); }
+  int log_fd() const { return log_.get(); }
+  int pid() const { return process_.pid(); }
+
+  bool greeted() const { return caps_.has_value(); }
+  const ipc::DeviceCaps& caps() const { return *caps_; }
+
+  /// One frame, if there is one: Hello or Loaded is taken in, and true returned.
+  Result<bool> take_frame();
+  /// One event of a lane, if there is one. Call until none has any.
+  Result<std::optional<ipc::RunEnded>> take_event(uint32_t lane);
+  /// Announces that the strand will sleep; false if an event came meanwhile.
+  bool prepare_sleep();
+  void woke();
+  void take_log();
+
+  /// Sends what this run needs and is not there yet. True if all is there; false if some is on its way; the error if
+  /// some cannot be had. Ask again after every frame.
+  Result<bool> require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
+                       std::span<const ipc::Block> blocks);
+  Status push_run(uint32_t lane, const ipc::RunCommand& command);
+  /// Closes the lane's gate and tells the run to end.
+  Status stop_run(uint32_t lane, uint64_t run);
+  void open_gate(uint32_t lane);
+  void allow_spin(uint64_t spin_ns);
+  /// A run of this plan is over: the plan may leave again.
+  void unpin(uint64_t plan);
+  /// The function is gone: its plans leave when nothing runs them.
+  void forget_function(uint64_t function);
+
+  /// The launch the lane says it is at, for naming; nothing if it runs another run or none.
+  std::optional<uint32_t> running_launch(uint32_t lane, uint64_t run) const;
+  uint64_t program_of(uint64_t plan) const;
+
+  void kill() { process_.kill(); }
+  /// Waits for the process to be gone, which it is about to be.
+  ExecutorEnd end();
+
+ private:
+  enum class State : uint8_t { kLoading, kLoaded };
+  struct Item {
+    State state = State::kLoading;
+    uint64_t id = 0;
+    uint32_t uses = 0;  ///< plans that need it
+  };
+  struct PlanItem {
+    State state = State::kLoading;
+    uint64_t function = 0;
+    std::string program;                ///< hash
+    std::vector<std::string> constants;  ///< hashes
+    uint64_t memory_bytes = 0;
+    uint32_t pins = 0;
+    bool unwanted = false;
+    std::list<uint64_t>::iterator age;
+  };
+  struct SegmentItem {
+    State state = State::kLoading;
+    std::weak_ptr<ipc::Segment> segment;
+  };
+  struct Lane {
+    std::unique_ptr<ipc::RingProducer> commands;
+    std::unique_ptr<ipc::RingConsumer> events;
+    std::optional<os::Event> wake;
+    uint64_t epoch = 0;
+  };
+
+  ExecutorProcess(os::Process process, ipc::Channel channel, os::Fd log, os::Event wake, ipc::SharedPages pages,
+                  std::string cache_folder);
+
+  Status push(uint32_t lane, const ipc::Command& command);
+  Status load(std::map<std::string, Item>& items, const HostObject& object, bool is_program);
+  Status require_segment(const std::shared_ptr<ipc::Segment>& segment);
+  Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary);
+  Status make_room(uint64_t memory_bytes);
+  void evict(uint64_t plan);
+  void release(std::map<std::string, Item>& items, const std::string& hash, bool is_program);
+
+  // Constant after construction.
+  os::Process process_;
+  ipc::Channel channel_;
+  os::Fd log_;
+  os::Event wake_;
+  ipc::SharedPages pages_;
+  std::string cache_folder_;
+  std::vector<Lane> lanes_;
+  // Strand only.
+  std::optional<ipc::DeviceCaps> caps_;
+  bool in_place_ = true;
+  std::map<std::string, Item> programs_, objects_;  ///< by hash
+  std::map<uint64_t, PlanItem> plans_;
+  std::list<uint64_t> ages_;  ///< plans, least recently used first
+  std::map<uint32_t, SegmentItem> segments_;
+  std::map<uint64_t, Error> failed_plans_;  ///< until asked for
+  uint64_t next_id_ = 1;
+  uint64_t plan_bytes_ = 0;
+  std::string last_words_;
+  ByteWriter writer_;
+  Bytes record_;
+
+  static constexpr size_t kMostPlans = 128;
+  static constexpr size_t kLastWords = 2048;
+};
+
+/// What every new lane starts with: open, and at most this much in flight.
+constexpr uint64_t kDepthNs = 2'000'000;
+constexpr uint32_t kDepth = 64;
+
+}  // namespace quern::daemon

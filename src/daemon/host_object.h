@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "os/fd.h"
+
+namespace quern::daemon {
+
+/// Immutable bytes in host memory, sealed, that executors map: a constant, or a compiled binary. Shared by content.
+struct HostObject {
+  std::string hash;
+  uint64_t size_bytes = 0;
+  os::Fd fd;
+};
+using HostObjectRef = std::shared_ptr<const HostObject>;
+
+}  // namespace quern::daemon

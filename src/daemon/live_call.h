@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/dtype.h"
+#include "daemon/daemon.h"
+#include "daemon/registry.h"
+#include "ipc/arena.h"
+
+namespace quern::daemon {
+
+/// A call with what only the daemon knows of it.
+struct LiveCall final : Call {
+  uint64_t request = 0;
+  const Tenant* tenant = nullptr;
+  DeployedRef function;
+  CachedPlanRef plan;
+  std::vector<Scalar> scalars;
+  /// One per input and output in the order of the plan. Shared with the run: a call may be answered (cancelled) while
+  /// its kernel still reads and writes them.
+  std::shared_ptr<std::vector<ipc::Block>> blocks;
+  Duration timeout, device_time;
+  uint8_t priority = 5;
+  std::function<void(std::unique_ptr<Call>)> done;
+};
+
+}  // namespace quern::daemon

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/object_store.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "os/file.h"
+
+namespace quern::daemon {
+namespace {
+
+class ObjectStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "quern_objects_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { os::remove_tree(folder_); }
+
+  ObjectStore open() { return ObjectStore::open(folder_ + "/objects").value(); }
+  std::string path_of(const std::string& hash) const { return folder_ + "/objects/" + hash.substr(0, 2) + "/" + hash; }
+
+  std::string folder_;
+};
+
+TEST_F(ObjectStoreTest, WhatIsPutCanBeGot) {
+  ObjectStore store = open();
+  for (const std::string text : {"", "hello", "hello again"}) {
+    const auto hash = store.put(as_bytes_of(text));
+    ASSERT_TRUE(hash.ok()) << hash.error().text;
+    EXPECT_EQ(*hash, sha256(text));
+    EXPECT_TRUE(store.has(*hash));
+    EXPECT_EQ(as_text(*store.get(*hash)), text);
+  }
+}
+
+TEST_F(ObjectStoreTest, StaysAfterReopening) {
+  const std::string hash = *open().put(as_bytes_of("hello"));
+  EXPECT_EQ(as_text(*open().get(hash)), "hello");
+}
+
+TEST_F(ObjectStoreTest, PuttingTwiceWritesOnce) {
+  ObjectStore store = open();
+  const std::string hash = *store.put(as_bytes_of("hello"));
+  const auto folder = folder_ + "/objects/" + hash.substr(0, 2);
+  EXPECT_EQ(*store.put(as_bytes_of("hello")), hash);
+  EXPECT_EQ(os::list_folder(folder), std::vector<std::string>{hash});
+}
+
+TEST_F(ObjectStoreTest, RemovedIsGone) {
+  ObjectStore store = open();
+  const std::string hash = *store.put(as_bytes_of("hello"));
+  store.remove(hash);
+  EXPECT_FALSE(store.has(hash));
+  const auto bytes = store.get(hash);
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_EQ(bytes.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(bytes.error().text.find(hash), std::string::npos);
+}
+
+TEST_F(ObjectStoreTest, DamageIsFoundAndNamed) {
+  ObjectStore store = open();
+  const std::string hash = *store.put(as_bytes_of("hello"));
+  for (const std::string damaged : {"hellp", "hell", "hello!", ""}) {
+    ASSERT_TRUE(os::write_file(path_of(hash), as_bytes_of(damaged)).ok());
+    const auto bytes = store.get(hash);
+    ASSERT_FALSE(bytes.ok());
+    EXPECT_EQ(bytes.error().code, ErrorCode::kInternal);
+    EXPECT_EQ(bytes.error().text, "object " + hash + ": is damaged on disk; deploy the function that uses it again");
+    // Deploying again does help.
+    ASSERT_TRUE(store.put(as_bytes_of("hello")).ok());
+    EXPECT_EQ(as_text(*store.get(hash)), "hello");
+  }
+}
+
+TEST_F(ObjectStoreTest, AnInterruptedPutLeavesNothing) {
+  const std::string hash = *open().put(as_bytes_of("hello"));
+  const std::string half = path_of(sha256("other")) + ".123.0.tmp";
+  ASSERT_TRUE(os::write_file(half, as_bytes_of("oth")).ok());
+  ASSERT_TRUE(os::write_file(folder_ + "/objects/format.123.0.tmp", as_bytes_of("")).ok());
+  ObjectStore store = open();
+  EXPECT_FALSE(os::exists(half));
+  EXPECT_FALSE(os::exists(folder_ + "/objects/format.123.0.tmp"));
+  EXPECT_FALSE(store.has(sha256("other")));
+  EXPECT_EQ(as_text(*store.get(hash)), "hello");
+}
+
+TEST_F(ObjectStoreTest, AHashIsNoPath) {
+  ObjectStore store = open();
+  ASSERT_TRUE(os::write_file(folder_ + "/secret", as_bytes_of("secret")).ok());
+  for (const std::string hash : {"../../secret", "", "ABCD", "zz"}) {
+    EXPECT_FALSE(store.has(hash));
+    const auto bytes = store.get(hash);
+    ASSERT_FALSE(bytes.ok());
+    EXPECT_EQ(bytes.error().code, ErrorCode::kInvalid);
+    store.remove(hash);
+  }
+  EXPECT_TRUE(os::exists(folder_ + "/secret"));
+}
+
+TEST_F(ObjectStoreTest, CollectKeepsWhatIsNamed) {
+  ObjectStore store = open();
+  const std::string kept = *store.put(as_bytes_of("kept"));
+  const std::string dropped = *store.put(as_bytes_of("dropped"));
+  EXPECT_EQ(store.collect({kept}), 1u);
+  EXPECT_TRUE(store.has(kept));
+  EXPECT_FALSE(store.has(dropped));
+  EXPECT_TRUE(os::exists(folder_ + "/objects/format"));
+}
+
+}  // namespace
+}  // namespace quern::daemon

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/registry.h"
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "base/suggest.h"
+
+namespace quern::daemon {
+namespace {
+std::atomic<uint64_t> next_plan{1};
+}  // namespace
+
+Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding) const {
+  const std::string key = plan_key(manifest, binding);
+  CachedPlanRef known = plans_.with([&](auto& plans) {
+    const auto it = plans.find(key);
+    return it == plans.end() ? nullptr : it->second;
+  });
+  if (known) return known;
+  QUERN_TRY(Plan plan, make_plan(manifest, binding));
+  auto made = std::make_shared<CachedPlan>();
+  made->id = next_plan.fetch_add(1);
+  made->plan = std::move(plan);
+  return plans_.with([&](auto& plans) -> CachedPlanRef {
+    // Full means that callers use ever new sizes: starting over costs each plan once more and keeps no order.
+    if (plans.size() >= kMostPlans) plans.clear();
+    return plans.emplace(key, std::move(made)).first->second;
+  });
+}
+
+DeployedRef Registry::put(DeployedRef function) {
+  return by_tenant_.with([&](auto& tenants) {
+    DeployedRef& place = tenants[function->tenant][function->name];
+    return std::exchange(place, function);
+  });
+}
+
+DeployedRef Registry::remove(const std::string& tenant, std::string_view name) {
+  return by_tenant_.with([&](auto& tenants) -> DeployedRef {
+    Names& names = tenants[tenant];
+    const auto it = names.find(name);
+    if (it == names.end()) return nullptr;
+    DeployedRef function = it->second;
+    names.erase(it);
+    return function;
+  });
+}
+
+DeployedRef Registry::current(const std::string& tenant, std::string_view name) const {
+  return by_tenant_.with([&](const auto& tenants) -> DeployedRef {
+    const auto names = tenants.find(tenant);
+    if (names == tenants.end()) return nullptr;
+    const auto it = names->second.find(name);
+    return it == names->second.end() ? nullptr : it->second;
+  });
+}
+
+Result<DeployedRef> Registry::find(const std::string& tenant, std::string_view name, std::string_view version) const {
+  constexpr size_t kFewestDigits = 6;
+  DeployedRef function = current(tenant, name);
+  if (!function) {
+    std::vector<std::string> names;
+    for (const DeployedRef& other : list(tenant)) names.push_back(other->name);
+    return not_found(fmt::format("function {}: is not deployed{}", name, did_you_mean(name, names)));
+  }
+  if (version.empty() || (version.size() >= kFewestDigits && std::string_view(function->version).starts_with(version)))
+    return function;
+  return not_found(fmt::format("function {}: has no version {}; the current one is {}", name, version,
+                               short_version(function->version)));
+}
+
+std::vector<DeployedRef> Registry::list(const std::string& tenant) const {
+  return by_tenant_.with([&](const auto& tenants) {
+    std::vector<DeployedRef> functions;
+    if (const auto names = tenants.find(tenant); names != tenants.end())
+      for (const auto& [name, function] : names->second) functions.push_back(function);
+    return functions;
+  });
+}
+
+}  // namespace quern::daemon

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/daemon.h"
+#include "daemon/host_object.h"
+#include "function/plan.h"
+#include "os/guarded.h"
+
+namespace quern::daemon {
+
+/// A plan with the id executors know it by.
+struct CachedPlan {
+  uint64_t id = 0;
+  Plan plan;
+};
+using CachedPlanRef = std::shared_ptr<const CachedPlan>;
+
+/// A program as one kind of device runs it.
+struct Binary {
+  HostObjectRef object;
+  std::vector<Signature> signatures;  ///< in the order of the program's entries
+};
+
+/// A deployed version with all that running it takes.
+struct DeployedFunction : Function {
+  std::map<std::string, Binary> binaries;    ///< by build key of the device
+  std::vector<HostObjectRef> constants;      ///< per buffer of the manifest; null where it is none
+
+  /// The plan of a request; made once per key and kept, kMostPlans of them.
+  Result<CachedPlanRef> plan_for(const Binding& binding) const;
+
+  static constexpr size_t kMostPlans = 256;
+
+ private:
+  mutable os::Guarded<std::map<std::string, CachedPlanRef>> plans_;
+};
+using DeployedRef = std::shared_ptr<const DeployedFunction>;
+
+/// What is deployed, by tenant and name. Any thread.
+class Registry {
+ public:
+  /// Makes it the current version; returns the one it replaced.
+  DeployedRef put(DeployedRef function);
+  /// Null if there was none.
+  DeployedRef remove(const std::string& tenant, std::string_view name);
+  DeployedRef current(const std::string& tenant, std::string_view name) const;
+  /// kNotFound with "did you mean"; see Daemon::find.
+  Result<DeployedRef> find(const std::string& tenant, std::string_view name, std::string_view version) const;
+  std::vector<DeployedRef> list(const std::string& tenant) const;
+
+ private:
+  using Names = std::map<std::string, DeployedRef, std::less<>>;
+  os::Guarded<std::map<std::string, Names>> by_tenant_;
+};
+
+}  // namespace quern::daemon

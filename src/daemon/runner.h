@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/answer_text.h"
+#include "daemon/config.h"
+#include "daemon/executor_process.h"
+#include "daemon/live_call.h"
+#include "os/mailbox.h"
+#include "os/poller.h"
+#include "os/thread.h"
+#include "sched/scheduler.h"
+
+namespace quern::daemon {
+
+/// A device as the strand keeps it and others look at it.
+struct DeviceRecord {
+  // Constant after construction.
+  uint64_t id = 0;
+  DeviceConfig config;
+  ipc::DeviceCaps caps;
+  // Written by the strand, read by anyone.
+  std::atomic<bool> is_up{true};
+  std::atomic<uint64_t> executors{0}, running{0}, runs_ended{0}, device_time_ns{0};
+};
+
+struct RunnerCounters {
+  std::atomic<uint64_t> executors_started{0}, executors_lost{0}, queued{0};
+};
+
+/// What others post to the strand.
+struct SubmitMessage {
+  std::unique_ptr<LiveCall> call;
+};
+struct CancelMessage {
+  uint64_t request = 0;
+};
+struct FunctionGoneMessage {
+  uint64_t function = 0;
+};
+struct StopMessage {
+  Time limit;
+};
+using Message = std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, StopMessage>;
+
+/// The strand: a thread of its own that owns the core and the executors, and is the core's driver.
+///
+/// The duties of a driver of the core, in order, for every event:
+///   1. read the clock once, never backwards, and step the core;
+///   2. carry out the actions in their order, before the next step;
+///   3. queue what an action brings about at once (a process that cannot start) as an event, never step inside a step;
+///   4. drain all that a run reported before telling the core that its executor is lost;
+///   5. keep the memory of a run until it ended or its executor is gone, whatever its caller was told;
+///   6. answer a request only when the core says so, with what is known of its last run;
+///   7. send a Tick at the newest WakeAt.
+class Runner {
+ public:
+  /// Starts one executor per device, waits for what it says of the device, and keeps it for the first domain that
+  /// needs one. An error if a device cannot be had.
+  static Result<std::unique_ptr<Runner>> create(const Config& config, const std::string& run_folder);
+  ~Runner();
+
+  void start();
+  /// Any thread. False, and `message` is untouched, if the strand has more than it can take.
+  [[nodiscard]] bool post(Message&& message) { return mailbox_.post(std::move(message)); }
+  /// Any thread, once: see Daemon::stop. Returns when the strand has ended.
+  void stop(Duration limit);
+
+  const std::vector<std::unique_ptr<DeviceRecord>>& devices() const { return devices_; }
+  const RunnerCounters& counters() const { return counters_; }
+  static constexpr sched::Config core_config() { return {}; }
+
+ private:
+  struct Executor {
+    std::unique_ptr<ExecutorProcess> process;
+    uint64_t device = 0;
+    std::optional<sched::ExecutorId> id;  ///< nothing: blank, waiting for its domain
+    Time greeting_due;
+    std::set<uint64_t> runs;         ///< that the core put on it
+    std::deque<uint64_t> pushed;     ///< of those, in the lanes, oldest first
+    bool killed_by_us = false;
+  };
+  struct LiveRun {
+    uint64_t request = 0;
+    uint64_t executor = 0;  ///< key into executors_
+    uint32_t lane = 0;
+    DeployedRef function;
+    CachedPlanRef plan;
+    const Binary* binary = nullptr;
+    std::vector<Scalar> scalars;
+    std::shared_ptr<std::vector<ipc::Block>> blocks;
+    bool pinned = false, pushed = false, stopped = false;
+    RunReport report;
+    Time taken, started, finished, pushed_at;
+    uint64_t device_time_ns = 0;
+  };
+
+  Runner(const Config& config, std::string run_folder, os::Poller poller, os::Event mailbox_event);
+
+  Result<uint64_t> start_process(uint64_t device);
+  Status wait_for_greetings();
+  void serve();
+  void handle(Message& message);
+  void look_at(uint64_t token);
+  void drain_events(uint64_t key);
+  void ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event);
+  void lose(uint64_t key);
+  void doom(uint64_t key, const Error& why);
+  std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end);
+  std::string kernel_at(const Executor& executor, uint64_t run) const;
+  void greet(uint64_t key);
+  void try_push(uint64_t run);
+  void mark_started(Executor& executor);
+  void finish(uint64_t run, bool failed);
+  void forget_run(uint64_t run);
+  void set_spin(uint64_t device);
+  void check_greetings(Time now);
+  void end_everything();
+
+  void feed(sched::Event event);
+  void carry_out(const sched::StartExecutor& action);
+  void carry_out(const sched::KillExecutor& action);
+  void carry_out(const sched::Run& action);
+  void carry_out(const sched::StopRun& action);
+  void carry_out(const sched::Answer& action);
+  void carry_out(const sched::WakeAt& action);
+
+  DeviceRecord& device(uint64_t id) { return *devices_[id - 1]; }
+  void erase_executor(uint64_t key);
+
+  // Constant after construction.
+  Config config_;
+  std::string run_folder_;
+  std::vector<std::unique_ptr<DeviceRecord>> devices_;
+  // Any thread.
+  os::Mailbox<Message> mailbox_;
+  RunnerCounters counters_;
+  // Strand only.
+  os::Poller poller_;
+  sched::Scheduler core_;
+  std::map<uint64_t, Executor> executors_;            ///< by our own key
+  std::map<uint64_t, uint64_t> executor_keys_;        ///< core's id to key
+  std::set<uint64_t> active_;                         ///< executors that may send events
+  std::map<uint64_t, LiveRun> runs_;
+  std::map<uint64_t, std::unique_ptr<LiveCall>> calls_;
+  std::deque<sched::Event> waiting_events_;
+  std::vector<uint64_t> over_;  ///< runs whose end the core is hearing of
+  bool stepping_ = false;
+  uint64_t next_key_ = 1;
+  Time next_wake_ = Time::never();
+  std::optional<Time> stop_at_;
+  std::vector<Message> inbox_;
+
+  os::Thread thread_;
+};
+
+}  // namespace quern::daemon

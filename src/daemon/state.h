@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "daemon/object_store.h"
+#include "daemon/sqlite.h"
+#include "os/fd.h"
+
+namespace quern::daemon {
+
+/// A deployed function as it comes back after a restart; its manifest is one of its files.
+struct FunctionRecord {
+  std::string tenant, name, version;
+  std::map<std::string, std::string> files;  ///< path in the function's folder -> hash of the object
+  std::string created_at;                    ///< wall time, for people
+  bool operator==(const FunctionRecord&) const = default;
+};
+
+/// What a builder made; the key says from what, so the same build is never made twice.
+struct BinaryRecord {
+  std::string key;     ///< of source, options, device and driver version
+  std::string object;  ///< hash of the binary
+  Bytes signatures;    ///< of its entries, as the builder told them
+  bool operator==(const BinaryRecord&) const = default;
+};
+
+/// What survives the daemon: `FOLDER/state.db` (SQLite) says what is deployed, `FOLDER/objects` holds the bytes.
+///
+/// A change is on disk when its call returns, and there whole or not at all if the daemon dies within it. Objects come
+/// first, then the record that names them; what an interruption leaves without a record goes at the next `open`.
+///
+/// From one thread at a time (the strand or the deploy thread); `objects()` from any.
+class State {
+ public:
+  /// kConflict if another process has the folder; kUnsupported if a newer Quern wrote it.
+  static Result<std::unique_ptr<State>> open(const std::string& folder);
+
+  /// Replaces the version that (tenant, name) has, if any. kNotFound if one of its objects is not stored.
+  Status put_function(const FunctionRecord& function);
+  /// Whether there was one. Its objects stay until the next `collect`.
+  Result<bool> remove_function(std::string_view tenant, std::string_view name);
+  /// By tenant, then name.
+  Result<std::vector<FunctionRecord>> functions();
+
+  /// kNotFound if its object is not stored.
+  Status put_binary(const BinaryRecord& binary);
+  Result<std::optional<BinaryRecord>> binary(std::string_view key);
+
+  /// Removes objects that no record names, and the oldest binaries past kMostBinaries; `open` does it. How many objects
+  /// it were. Not between the `put` of a deploy and its record.
+  Result<size_t> collect();
+
+  ObjectStore& objects() { return objects_; }
+
+  /// A binary is a cache entry: it can be built again. At some 100 KiB each this is the better part of a gigabyte.
+  static constexpr int kMostBinaries = 4096;
+
+ private:
+  State(os::Fd lock, ObjectStore objects, Database database)
+      : lock_(std::move(lock)), objects_(std::move(objects)), database_(std::move(database)) {}
+
+  os::Fd lock_;  // first in, last out
+  ObjectStore objects_;
+  Database database_;
+};
+
+}  // namespace quern::daemon

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/state.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "os/file.h"
+
+namespace quern::daemon {
+namespace {
+
+class StateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "quern_state_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { os::remove_tree(folder_); }
+
+  std::unique_ptr<State> open() {
+    auto state = State::open(folder_);
+    if (!state.ok()) ADD_FAILURE() << state.error().text;
+    return std::move(state).value();
+  }
+
+  static FunctionRecord function(State& state, const std::string& tenant, const std::string& name,
+                                 const std::string& source) {
+    return {.tenant = tenant,
+            .name = name,
+            .version = sha256(source),
+            .files = {{"function.yaml", *state.objects().put(as_bytes_of("name: " + name))},
+                      {"src/kernel.cl", *state.objects().put(as_bytes_of(source))}},
+            .created_at = "2026-11-16T10:00:00Z"};
+  }
+
+  /// Does `work` in a process that ends without closing anything, as after kill -9.
+  template <class F>
+  void in_a_process_that_dies(F&& work) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(work() ? 0 : 1);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(StateTest, FunctionsComeBack) {
+  FunctionRecord one, two;
+  {
+    auto state = open();
+    EXPECT_TRUE(state->functions()->empty());
+    one = function(*state, "a", "saxpy", "one");
+    two = function(*state, "b", "saxpy", "two");
+    ASSERT_TRUE(state->put_function(two).ok());
+    ASSERT_TRUE(state->put_function(one).ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{one, two}));
+  EXPECT_EQ(as_text(*state->objects().get(one.files.at("src/kernel.cl"))), "one");
+}
+
+TEST_F(StateTest, ANewVersionReplacesTheOld) {
+  auto state = open();
+  ASSERT_TRUE(state->put_function(function(*state, "a", "saxpy", "old")).ok());
+  FunctionRecord fresh = function(*state, "a", "saxpy", "new");
+  fresh.files.erase("function.yaml");
+  ASSERT_TRUE(state->put_function(fresh).ok());
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{fresh});
+}
+
+TEST_F(StateTest, ARecordNeedsItsObjects) {
+  auto state = open();
+  const FunctionRecord good = function(*state, "a", "saxpy", "good");
+  ASSERT_TRUE(state->put_function(good).ok());
+  FunctionRecord bad = good;
+  bad.files["src/kernel.cl"] = sha256("never stored");
+  const Status status = state->put_function(bad);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{good});
+  EXPECT_FALSE(state->put_binary({.key = "k", .object = sha256("never stored"), .signatures = {}}).ok());
+}
+
+TEST_F(StateTest, RemoveSaysWhetherThereWasOne) {
+  auto state = open();
+  ASSERT_TRUE(state->put_function(function(*state, "a", "saxpy", "one")).ok());
+  EXPECT_FALSE(*state->remove_function("b", "saxpy"));
+  EXPECT_TRUE(*state->remove_function("a", "saxpy"));
+  EXPECT_FALSE(*state->remove_function("a", "saxpy"));
+  state.reset();
+  EXPECT_TRUE(open()->functions()->empty());
+}
+
+TEST_F(StateTest, BinariesComeBack) {
+  BinaryRecord binary;
+  {
+    auto state = open();
+    EXPECT_EQ(*state->binary("key"), std::nullopt);
+    const auto signatures = as_bytes_of(std::string_view("a\0b", 3));
+    binary = {.key = "key",
+              .object = *state->objects().put(as_bytes_of("binary")),
+              .signatures = Bytes(signatures.begin(), signatures.end())};
+    ASSERT_TRUE(state->put_binary(binary).ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->binary("key"), binary);
+  binary.signatures.clear();
+  ASSERT_TRUE(state->put_binary(binary).ok());
+  EXPECT_EQ(*state->binary("key"), binary);
+}
+
+TEST_F(StateTest, OpenCollectsWhatNoRecordNames) {
+  std::string used, orphan, binary;
+  {
+    auto state = open();
+    const FunctionRecord kept = function(*state, "a", "saxpy", "kept");
+    ASSERT_TRUE(state->put_function(kept).ok());
+    ASSERT_TRUE(state->put_function(function(*state, "a", "gone", "gone")).ok());
+    ASSERT_TRUE(*state->remove_function("a", "gone"));
+    binary = *state->objects().put(as_bytes_of("binary"));
+    ASSERT_TRUE(state->put_binary({.key = "key", .object = binary, .signatures = {}}).ok());
+    used = kept.files.at("src/kernel.cl");
+    orphan = *state->objects().put(as_bytes_of("put, then the daemon died"));
+  }
+  auto state = open();
+  EXPECT_TRUE(state->objects().has(used));
+  EXPECT_TRUE(state->objects().has(binary));
+  EXPECT_FALSE(state->objects().has(orphan));
+  EXPECT_FALSE(state->objects().has(sha256("gone")));
+}
+
+TEST_F(StateTest, ASecondServerIsRefused) {
+  auto state = open();
+  // The lock belongs to the open file: a second open is refused within a process as well as across.
+  const auto second = State::open(folder_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kConflict);
+  EXPECT_EQ(second.error().text,
+            "state folder " + folder_ + ": is in use by another server; stop that one, or name another folder");
+  state.reset();
+  EXPECT_NE(open(), nullptr);
+}
+
+TEST_F(StateTest, SurvivesTheDeathOfItsProcess) {
+  in_a_process_that_dies([&] {
+    auto state = State::open(folder_);
+    if (!state.ok()) return false;
+    State& there = **state;
+    const bool put = there.put_function(function(there, "a", "saxpy", "one")).ok();
+    // Leaked on purpose: its destructor would tidy up.
+    (void)state->release();
+    return put;
+  });
+  auto state = open();
+  const auto functions = *state->functions();
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_EQ(as_text(*state->objects().get(functions[0].files.at("src/kernel.cl"))), "one");
+}
+
+TEST_F(StateTest, DeathWithinAChangeLeavesTheOldState) {
+  FunctionRecord before;
+  {
+    auto state = open();
+    before = function(*state, "a", "saxpy", "before");
+    ASSERT_TRUE(state->put_function(before).ok());
+  }
+  in_a_process_that_dies([&] {
+    auto database = Database::open(folder_ + "/state.db");
+    if (!database.ok()) return false;
+    (void)database->atomically([&]() -> Status {
+      if (database->execute("DELETE FROM functions").ok()) _exit(0);
+      return {};
+    });
+    return false;
+  });
+  EXPECT_EQ(*open()->functions(), std::vector<FunctionRecord>{before});
+}
+
+TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
+  open();
+  {
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(database->execute("PRAGMA user_version=7").ok());
+  }
+  const auto state = State::open(folder_);
+  ASSERT_FALSE(state.ok());
+  EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(state.error().text.find("schema 7, this one knows 1"), std::string::npos) << state.error().text;
+}
+
+TEST_F(StateTest, ADamagedDatabaseIsNamed) {
+  open();
+  ASSERT_TRUE(os::write_file(folder_ + "/state.db", as_bytes_of(std::string(8192, 'x'))).ok());
+  const auto state = State::open(folder_);
+  ASSERT_FALSE(state.ok());
+  EXPECT_EQ(state.error().code, ErrorCode::kInternal);
+  EXPECT_NE(state.error().text.find("/state.db: "), std::string::npos) << state.error().text;
+}
+
+}  // namespace
+}  // namespace quern::daemon
