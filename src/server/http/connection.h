@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <atomic>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+#include "daemon/daemon.h"
+#include "server/error_map.h"
+#include "server/http/front.h"
+#include "server/http/functions.h"
+#include "server/http/infer_json.h"
+#include "server/http/request_head.h"
+#include "server/http/router.h"
+
+// GCC 12 sees Asio's frames allocated by aligned_alloc and freed by their own operator delete, and takes that for a
+// mistake (Boost 1.81, awaitable_frame_base). It warns where a coroutine ends, so this lasts to the end of the source.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quern::server {
+
+namespace asio = boost::asio;
+using Executor = asio::io_context::executor_type;
+using Socket = asio::basic_stream_socket<asio::ip::tcp, Executor>;
+template <class T = void>
+using Task = asio::awaitable<T, Executor>;
+constexpr asio::use_awaitable_t<Executor> kAwait;
+
+class Connection;
+
+/// One thread with its event loop and the connections dealt out to it, which never leave it.
+struct Shard {
+  explicit Shard(Front& f) : front(f) {}
+
+  Front& front;
+  asio::io_context io{1};
+  // The shard's thread only.
+  std::set<Connection*> connections;
+  bool is_stopping = false;
+  // Any thread. Daemon callbacks that are not through yet: the shard may not go before them.
+  std::atomic<uint32_t> callbacks{0};
+};
+
+/// Something one coroutine waits for and its own thread tells, before or after.
+class Signal {
+ public:
+  void set();
+  /// Returns once it was set, and clears it.
+  Task<> wait();
+
+ private:
+  struct Waiter {
+    virtual ~Waiter() = default;
+    virtual void resume() = 0;
+  };
+  bool is_set_ = false;
+  std::unique_ptr<Waiter> waiter_;
+};
+
+/// One connection: reads requests one after the other and answers each before it takes the next.
+///
+/// Heads are peeked at (MSG_PEEK), not read: what follows a head may be tensors, and those are read only once it is
+/// known where in the arena they belong, in one scatter read together with the head that was peeked. While a call
+/// runs, the peek for the next head is already out; should it find the end of the stream, the caller has gone and the
+/// call is cancelled. (A caller that sent its next request ahead is not noticed going.)
+class Connection {
+ public:
+  /// `is_refused`: one too many; its first request is answered 503.
+  Connection(Shard& shard, Socket socket, bool is_refused);
+
+  /// Its whole life.
+  Task<> run();
+
+  // From the shard's thread:
+  /// Ends what took longer than it may.
+  void check_deadline(Time now);
+  /// Ends it if it is between two requests; else its next answer is its last.
+  void wind_down();
+  /// Ends it now; a running call is cancelled.
+  void abort();
+
+ private:
+  enum class Io : uint8_t { kOk, kClosed, kTimedOut };
+  enum class Then : uint8_t { kNext, kClose };
+
+  // connection.cc
+  Task<> serve_all();
+  Task<Io> read_head();
+  Task<Then> serve();
+  Task<Then> answer_now_or_fail(const daemon::Tenant* tenant);
+  /// Reads until all of `into` is full. Without a coroutine's cost where the bytes are there already.
+  Task<Io> read_all(std::span<asio::mutable_buffer> into);
+  Task<Io> write_all(std::span<asio::const_buffer> from);
+  Task<Io> discard(uint64_t bytes);
+  Task<Io> send_continue();
+  /// Writes an answer without binary tensors, and leaves the stream at the next request where it can.
+  Task<Then> answer_json(int status, std::string_view json, std::string_view header_lines);
+  Task<Then> answer_failure(Failure failure);
+  Task<Then> failed_read(Io how);
+  Task<> linger();
+  void start_peek();
+  void begin_head(int status, std::string_view content_type, uint64_t content_length);
+  void end_head(bool closes);
+  bool keeps_alive() const;
+  void arm(Duration limit);
+  void disarm();
+
+  // infer.cc
+  Task<Then> infer(const daemon::Tenant& tenant);
+  Task<Io> read_json(uint64_t length);
+  std::optional<Failure> prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function,
+                                      uint64_t binary_length);
+  Task<Then> answer_call(const daemon::Function& function, Time asked);
+  Task<Then> deploy(const daemon::Tenant& tenant);
+
+  // Constant after construction.
+  Shard& shard_;
+  Front& front_;
+  const ServerLimits& limits_;
+  const bool is_refused_;
+  const size_t buffer_size_;
+  const std::unique_ptr<char[]> buffer_;
+
+  // The shard's thread only.
+  Socket socket_;
+  Time deadline_ = Time::never();
+  bool has_timed_out_ = false, is_idle_ = false, is_ending_ = false;
+
+  // The peek: at most one is out, and it writes behind filled_.
+  bool is_peeking_ = false, has_peeked_ = false;
+  boost::system::error_code peek_error_;
+  size_t peeked_ = 0;
+  Signal peek_signal_;
+
+  // The request at hand. [0, filled_) of the buffer is its beginning, of which [0, taken_) is also read, not only
+  // peeked at. unread_ counts its bytes that are still in the socket.
+  size_t filled_ = 0, taken_ = 0;
+  uint64_t unread_ = 0;
+  RequestHead head_;
+  bool wants_alive_ = false, is_head_ = false, awaits_continue_ = false;
+  Route route_;
+  std::string request_id_;
+  std::string_view json_;
+  std::unique_ptr<char[]> json_buffer_;
+  size_t json_capacity_ = 0;
+  InferRequest request_;
+  std::vector<OutputPick> picks_;
+  std::vector<const BufferDecl*> outputs_;
+  std::vector<asio::mutable_buffer> into_;
+  std::vector<asio::const_buffer> from_;
+  std::string answer_head_, answer_json_;
+
+  // The call at hand; the daemon's callback writes `call_` before it posts.
+  std::unique_ptr<daemon::Call> call_;
+  std::optional<Result<daemon::Deployed>> deployed_;
+  bool is_calling_ = false, has_gone_ = false;
+  Signal done_;
+};
+
+}  // namespace quern::server

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http/test_client.h"
+
+namespace quern::server {
+namespace {
+
+const std::string kJson = R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]})";
+
+using ConnectionTest = ServerTest;
+
+// Every error, everywhere, has this shape.
+void expect_error(const Response& answer, int status, const std::string& code) {
+  EXPECT_EQ(answer.status, status) << answer.body;
+  const auto json = answer.json();
+  ASSERT_EQ(json.as_object().size(), 3u) << answer.body;
+  EXPECT_EQ(answer.code(), code);
+  EXPECT_FALSE(answer.error().empty());
+  EXPECT_EQ(json.at("request").as_string(), answer.header("quern-request"));
+  EXPECT_FALSE(answer.header("quern-request").empty());
+}
+
+TEST_F(ConnectionTest, ServerHealthAndMetadata) {
+  config_.version = "0.1.0";
+  start();
+  auto caller = client();
+  EXPECT_EQ(caller->ask(get("/v2")).body, R"({"name":"quern","version":"0.1.0","extensions":["binary_tensor_data"]})");
+  EXPECT_EQ(caller->ask(get("/v2/health/live")).status, 200);
+  EXPECT_EQ(caller->ask(get("/v2/health/ready")).status, 200);
+  EXPECT_EQ(caller->ask(get("/v2/models/echo/ready")).status, 200);
+  EXPECT_EQ(caller->ask(get("/v2/models/echo%400123456789ab/ready")).status, 200);
+  EXPECT_EQ(caller->ask(get("/v2/models/echo/versions/0123456789ab/ready?x=1")).status, 200);
+  EXPECT_EQ(caller->ask(get("/v2/models/echo")).body,
+            R"({"name":"echo","versions":["0123456789ab"],"platform":"quern_graph",)"
+            R"("inputs":[{"name":"x","datatype":"FP32","shape":[-1]}],)"
+            R"("outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]})");
+  expect_error(caller->ask(get("/v2/models/nope")), 404, "not_found");
+  expect_error(caller->ask(get("/v2/models/echo/versions/ffffff/ready")), 404, "not_found");
+}
+
+TEST_F(ConnectionTest, NotReady) {
+  daemon_.ready = false;
+  start();
+  const Response answer = ask(get("/v2/health/ready"));
+  expect_error(answer, 503, "unavailable");
+  EXPECT_EQ(answer.header("retry-after"), "1");
+}
+
+TEST_F(ConnectionTest, FunctionsAndDevices) {
+  start();
+  auto caller = client();
+  EXPECT_EQ(caller->ask(get("/v1/functions")).json().at("functions").as_array().size(), 3u);
+  const auto details = caller->ask(get("/v1/functions/echo")).json();
+  EXPECT_EQ(details.at("dims").at("n").at("max"), 1 << 24);
+  EXPECT_EQ(details.at("params").at("alpha").at("default"), 2.0);
+  EXPECT_EQ(details.at("settings").at("limits").at("timeout"), "1m");
+  EXPECT_EQ(caller->ask(get("/v1/devices")).json().at("devices").at(0).at("name"), "cpu0");
+  EXPECT_EQ(caller->ask(request("DELETE", "/v1/functions/echo", "")).body, R"({"removed":"echo"})");
+  expect_error(caller->ask(request("DELETE", "/v1/functions/nope", "")), 404, "not_found");
+}
+
+TEST_F(ConnectionTest, Deploy) {
+  start();
+  auto caller = client();
+  std::string tar(300'000, 'a');
+  for (size_t i = 0; i < tar.size(); ++i) tar[i] = static_cast<char>(i * 7);
+  const Response answer = caller->ask(request("PUT", "/v1/functions/new", tar));
+  EXPECT_EQ(answer.status, 201);
+  EXPECT_EQ(answer.json().at("name"), "new");
+  EXPECT_EQ(answer.json().at("version"), "0123456789ab");
+  EXPECT_EQ(answer.json().at("warnings").as_array().size(), 1u);
+  EXPECT_TRUE(daemon_.deployed.with([&](const Bytes& bytes) { return as_text(bytes) == tar; }));
+  expect_error(caller->ask(request("PUT", "/v1/functions/new@123456", "x")), 400, "invalid");
+}
+
+TEST_F(ConnectionTest, DeployFails) {
+  daemon_.deploy_error = invalid("function.yaml:1:1: error: odd\nfunction.yaml:2:1: error: \"more\"");
+  start();
+  const Response answer = ask(request("PUT", "/v1/functions/new", "tar"));
+  expect_error(answer, 400, "invalid");
+  EXPECT_EQ(answer.error(), daemon_.deploy_error->text);
+}
+
+TEST_F(ConnectionTest, Keys) {
+  daemon_.key = "secret";
+  start();
+  auto caller = client();
+  Response answer = caller->ask(get("/v2"));
+  expect_error(answer, 401, "denied");
+  EXPECT_EQ(answer.header("www-authenticate"), "Bearer realm=\"quern\"");
+  expect_error(caller->ask("GET /v2 HTTP/1.1\r\nAuthorization: Bearer wrong\r\n\r\n"), 401, "denied");
+  expect_error(caller->ask(get("/nowhere")), 401, "denied");
+  expect_error(caller->ask(post("/v2/models/echo/infer", kJson)), 401, "denied");
+  EXPECT_EQ(caller->ask(get("/v2/health/live")).status, 200);
+  EXPECT_EQ(caller->ask("GET /v2 HTTP/1.1\r\nauthorization: bearer secret\r\n\r\n").status, 200);
+  answer = caller->ask("GET /v2 HTTP/1.1\r\nAuthorization: Basic abc\r\n\r\n");
+  expect_error(answer, 401, "denied");
+}
+
+TEST_F(ConnectionTest, WrongPathsAndMethods) {
+  start();
+  auto caller = client();
+  Response answer = caller->ask(get("/v2/model/echo/infer"));
+  expect_error(answer, 404, "not_found");
+  EXPECT_NE(answer.error().find("did you mean '/v2/models/echo/infer'?"), std::string::npos) << answer.error();
+  answer = caller->ask(get("/v2/models/echo/infer"));
+  expect_error(answer, 405, "invalid");
+  EXPECT_EQ(answer.header("allow"), "POST");
+  answer = caller->ask("PATCH /v1/functions/echo HTTP/1.1\r\n\r\n");
+  expect_error(answer, 405, "invalid");
+  EXPECT_EQ(answer.header("allow"), "GET, HEAD, PUT, DELETE");
+  expect_error(caller->ask(get("/v2/models/a%zz")), 400, "invalid");
+  expect_error(caller->ask(get("/v2/models/%ff%fe")), 404, "not_found");
+}
+
+TEST_F(ConnectionTest, BodiesThatAreNotTaken) {
+  config_.limits.body_bytes = 4096;
+  config_.limits.json_bytes = 1024;
+  start();
+  const std::string path = "/v2/models/echo/infer";
+  for (const bool has_body : {false, true}) {
+    auto caller = client();
+    const Response answer = caller->ask("POST " + path + " HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                                        (has_body ? "2\r\n{}\r\n0\r\n\r\n" : ""));
+    expect_error(answer, 411, "invalid");
+    EXPECT_EQ(answer.header("connection"), "close");
+    caller->end_sending();
+    EXPECT_TRUE(caller->is_at_end());
+  }
+  expect_error(ask("POST " + path + " HTTP/1.1\r\n\r\n"), 411, "invalid");
+  expect_error(ask(post(path, "abc", "Content-Encoding: gzip\r\n")), 415, "unsupported");
+  EXPECT_EQ(ask(post(path, kJson, "Content-Encoding: identity\r\nContent-Type: x/y\r\n")).status, 200);
+  expect_error(ask(post(path, std::string(2000, ' '))), 413, "invalid");
+  expect_error(ask(post(path, std::string(5000, ' '))), 413, "invalid");
+  expect_error(ask("POST " + path + " HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n"), 413, "invalid");
+  expect_error(ask(post(path, "{}", "Expect: magic\r\n")), 417, "invalid");
+  expect_error(ask("POST " + path + " HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n"), 400, "invalid");
+}
+
+TEST_F(ConnectionTest, MalformedEnds) {
+  start();
+  for (const std::string text :
+       {"hello\r\n\r\n", "GET /v2 HTTP/9.9\r\n\r\n", "GET  HTTP/1.1\r\n\r\n", "GET /v2 HTTP/1.1\r\nno colon\r\n\r\n",
+        "GET /v2 HTTP/1.1\r\nX: a\r\n b\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}) {
+    auto caller = client();
+    const Response answer = caller->ask(text);
+    expect_error(answer, 400, "invalid");
+    EXPECT_EQ(answer.header("connection"), "close");
+    caller->end_sending();
+    EXPECT_TRUE(caller->is_at_end());
+  }
+}
+
+TEST_F(ConnectionTest, HeadLimits) {
+  config_.limits.header_bytes = 1024;
+  start();
+  EXPECT_EQ(ask("GET /v2 HTTP/1.1\r\nX: " + std::string(900, 'a') + "\r\n\r\n").status, 200);
+  expect_error(ask("GET /v2 HTTP/1.1\r\nX: " + std::string(2000, 'a') + "\r\n\r\n"), 431, "invalid");
+  expect_error(ask("GET /v2 HTTP/1.1\r\nX: " + std::string(200'000, 'a')), 431, "invalid");
+}
+
+TEST_F(ConnectionTest, SlowHead) {
+  config_.limits.header_time = Duration::millis(40);
+  start();
+  auto caller = client();
+  caller->send("GET /v2 HTT");
+  expect_error(caller->read(), 408, "deadline");
+  caller->end_sending();
+  EXPECT_TRUE(caller->is_at_end());
+}
+
+TEST_F(ConnectionTest, IdleEndsQuietly) {
+  config_.limits.keep_alive = Duration::millis(40);
+  start();
+  EXPECT_TRUE(client()->is_at_end());
+  auto caller = client();
+  EXPECT_EQ(caller->ask(get("/v2")).status, 200);
+  EXPECT_TRUE(caller->is_at_end());
+}
+
+TEST_F(ConnectionTest, KeepAliveAndPipelining) {
+  start();
+  auto caller = client();
+  std::string all;
+  for (int i = 0; i < 50; ++i) all += i % 3 ? post("/v2/models/echo/infer", kJson) : get("/v2/health/live");
+  caller->send(all);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(caller->read().status, 200);
+  // What a refused request still sends does not end the connection, as long as it is little.
+  expect_error(caller->ask(post("/v2/models/nope/infer", std::string(100'000, ' '))), 404, "not_found");
+  EXPECT_EQ(caller->ask(get("/v2")).status, 200);
+  const Response last = caller->ask("GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(last.header("connection"), "close");
+  EXPECT_TRUE(caller->is_at_end());
+}
+
+TEST_F(ConnectionTest, Http10) {
+  start();
+  auto caller = client();
+  EXPECT_EQ(caller->ask("GET /v2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").header("connection"), "keep-alive");
+  EXPECT_EQ(caller->ask("GET /v2 HTTP/1.0\r\n\r\n").header("connection"), "close");
+  EXPECT_TRUE(caller->is_at_end());
+}
+
+TEST_F(ConnectionTest, HeadHasNoBody) {
+  start();
+  auto caller = client();
+  caller->send("HEAD /v2 HTTP/1.1\r\n\r\n");
+  EXPECT_NE(caller->read(false).header("content-length"), "0");
+  EXPECT_EQ(caller->ask(get("/v2")).status, 200);
+}
+
+TEST_F(ConnectionTest, RefusedRequestGetsItsAnswerThoughItSendsMuch) {
+  start();
+  auto caller = client();
+  caller->send(post("/v2/models/nope/infer", std::string(8 << 20, ' ')));
+  const Response answer = caller->read();
+  expect_error(answer, 404, "not_found");
+  EXPECT_EQ(answer.header("connection"), "close");
+}
+
+TEST_F(ConnectionTest, MostConnections) {
+  config_.limits.connections = 2;
+  start();
+  auto a = client(), b = client();
+  EXPECT_EQ(a->ask(get("/v2")).status, 200);
+  EXPECT_EQ(b->ask(get("/v2")).status, 200);
+  auto c = client();
+  expect_error(c->ask(get("/v2")), 503, "unavailable");
+  EXPECT_TRUE(c->is_at_end());
+}
+
+TEST_F(ConnectionTest, AddressTaken) {
+  start();
+  ServerConfig again;
+  again.port = server_->port();
+  const auto second = Server::create(again, daemon_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+  again.host = "no such host";
+  EXPECT_EQ(Server::create(again, daemon_).error().code, ErrorCode::kInvalid);
+}
+
+TEST(Loopback, Hosts) {
+  for (const char* host : {"127.0.0.1", "127.3.2.1", "::1", "localhost"}) EXPECT_TRUE(is_loopback(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.org", ""}) EXPECT_FALSE(is_loopback(host)) << host;
+}
+
+}  // namespace
+}  // namespace quern::server

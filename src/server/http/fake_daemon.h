@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/daemon.h"
+#include "os/event.h"
+#include "os/guarded.h"
+
+namespace quern::server {
+
+/// A daemon for the tests of the front door: it checks requests as the real one does, and "runs" a function by copying
+/// input i to output i. With `holds` set, a call waits for `release` or a cancel.
+class FakeDaemon : public daemon::Daemon {
+ public:
+  FakeDaemon() : held_event_(*os::Event::create()) {
+    tenant_.name = "default";
+    other_.name = "other";
+    add("echo", {{"x", Dtype::kFp32}}, {{"y", Dtype::kFp32}});
+    add("pair", {{"a", Dtype::kInt64}, {"b", Dtype::kFp32}}, {{"c", Dtype::kInt64}, {"d", Dtype::kFp32}});
+    add("half", {{"x", Dtype::kFp16}}, {{"y", Dtype::kFp16}});
+  }
+
+  // Set before the server starts.
+  std::string key;  ///< "" takes everyone
+  bool ready = true;
+  std::optional<Error> refusal;     ///< of `admits`
+  std::optional<Error> call_error;  ///< how calls end
+  std::optional<Error> deploy_error;
+  bool holds = false;
+  // Any thread.
+  os::Guarded<std::vector<std::string>> cancelled;
+  os::Guarded<Bytes> deployed;
+
+  /// Waits until a call is held.
+  bool wait_held() { return held_event_.wait(Duration::seconds(20)) && held_event_.drain(); }
+  void release() {
+    auto held = held_.with([](auto& calls) { return std::exchange(calls, {}); });
+    for (auto& [id, call] : held) finish(std::move(call.first), call.second);
+  }
+
+  void stop(Duration) override {}
+  Result<const daemon::Tenant*> authenticate(std::string_view given) const override {
+    if (given == key) return &tenant_;
+    return denied("key: unknown");
+  }
+  Result<daemon::FunctionRef> find(const daemon::Tenant&, std::string_view name,
+                                   std::string_view version) const override {
+    for (const auto& function : functions_)
+      if (function->name == name && function->version.starts_with(version)) return function;
+    return not_found("function " + std::string(name) + ": there is none; did you mean 'echo'?");
+  }
+  std::vector<daemon::FunctionRef> functions(const daemon::Tenant&) const override { return functions_; }
+  std::vector<daemon::DeviceStatus> devices() const override {
+    daemon::DeviceStatus device;
+    device.name = "cpu0";
+    device.cores = {0, 1};
+    return {device};
+  }
+  daemon::Counters counters() const override { return {copied_, 0, 0, 0}; }
+  bool is_ready() const override { return ready; }
+  void deploy(const daemon::Tenant&, std::string name, Bytes tar,
+              std::function<void(Result<daemon::Deployed>)> done) override {
+    deployed.with([&](Bytes& bytes) { bytes = std::move(tar); });
+    if (deploy_error) return done(*deploy_error);
+    auto function = std::make_shared<daemon::Function>(*functions_[0]);
+    function->name = std::move(name);
+    done(daemon::Deployed{function, true, {"function.yaml:3:1: warning: odd"}});
+  }
+  Status remove(const daemon::Tenant&, std::string_view name) override {
+    if (name == "echo") return {};
+    return not_found("function " + std::string(name) + ": there is none");
+  }
+  Status admits(const daemon::Tenant&, Duration* retry_after) const override {
+    if (!refusal) return {};
+    *retry_after = Duration::millis(2500);
+    return *refusal;
+  }
+  Result<std::unique_ptr<daemon::Call>> prepare(const daemon::Tenant&, const daemon::FunctionRef& function,
+                                                const CallSpec& spec, const daemon::CallOptions&) override {
+    QUERN_TRY(Binding binding, bind(function->manifest, spec));
+    auto call = std::make_unique<FakeCall>();
+    call->id = "c" + std::to_string(++calls_);
+    const auto give = [&](std::string name, Dtype dtype, Shape shape) {
+      uint64_t size = size_of(dtype);
+      for (const int64_t n : shape) size *= static_cast<uint64_t>(n);
+      call->memory.push_back(std::make_unique<Bytes>(size));
+      return daemon::CallTensor{std::move(name), dtype, std::move(shape), *call->memory.back()};
+    };
+    for (const TensorSpec& input : spec.inputs) call->inputs.push_back(give(input.name, input.dtype, input.shape));
+    for (const BufferDecl& buffer : function->manifest.buffers)
+      if (buffer.role == Role::kOutput) call->outputs.push_back(give(buffer.name, buffer.dtype, {binding.dims[0]}));
+    return std::unique_ptr<daemon::Call>(std::move(call));
+  }
+  void submit(std::unique_ptr<daemon::Call> call, std::function<void(std::unique_ptr<daemon::Call>)> done) override {
+    if (!holds) return finish(std::move(call), done);
+    const std::string id = call->id;
+    held_.with([&](auto& calls) { calls.emplace(id, std::pair(std::move(call), std::move(done))); });
+    held_event_.signal();
+  }
+  void cancel(const std::string& id) override {
+    auto node = held_.with([&](auto& calls) { return calls.extract(id); });
+    cancelled.with([&](auto& ids) { ids.push_back(id); });
+    if (node.empty()) return;
+    node.mapped().first->error = Error{ErrorCode::kCancelled, "call " + id + ": cancelled"};
+    node.mapped().second(std::move(node.mapped().first));
+  }
+  void count_copied(uint64_t bytes) override { copied_ += bytes; }
+
+ private:
+  using Done = std::function<void(std::unique_ptr<daemon::Call>)>;
+  struct FakeCall : daemon::Call {
+    std::vector<std::unique_ptr<Bytes>> memory;
+  };
+  using Tensors = std::vector<std::pair<std::string, Dtype>>;
+
+  void finish(std::unique_ptr<daemon::Call> call, const Done& done) {
+    if (call_error) {
+      call->error = *call_error;
+      call->retry_after = Duration::seconds(7);
+    } else {
+      // By name: inputs come in the order of the request, outputs in that of the manifest.
+      std::map<std::string, std::span<std::byte>> inputs;
+      for (auto& input : call->inputs) inputs[input.name] = input.bytes;
+      size_t i = 0;
+      for (auto& [name, bytes] : inputs)
+        if (i < call->outputs.size()) std::memcpy(call->outputs[i++].bytes.data(), bytes.data(), bytes.size());
+    }
+    done(std::move(call));
+  }
+
+  void add(const std::string& name, const Tensors& inputs, const Tensors& outputs) {
+    auto function = std::make_shared<daemon::Function>();
+    function->name = name;
+    function->tenant = "default";
+    function->version = "0123456789abcdef" + std::string(48, '0');
+    function->created_at = "2026-11-16T10:00:00Z";
+    Manifest& manifest = function->manifest;
+    manifest.name = name;
+    DimDecl n;
+    n.name = "n";
+    n.value = 4;
+    n.max = 1 << 24;
+    manifest.dims.push_back(n);
+    ParamDecl alpha;
+    alpha.name = "alpha";
+    alpha.value = scalar_of(Dtype::kFp32, 2.0);
+    manifest.params.push_back(alpha);
+    for (const auto* list : {&inputs, &outputs})
+      for (const auto& [tensor, dtype] : *list) {
+        BufferDecl buffer;
+        buffer.name = tensor;
+        buffer.role = list == &inputs ? Role::kInput : Role::kOutput;
+        buffer.dtype = dtype;
+        buffer.shape.push_back(*Expression::parse("n"));
+        manifest.buffers.push_back(std::move(buffer));
+      }
+    functions_.push_back(std::move(function));
+  }
+
+  daemon::Tenant tenant_, other_;
+  std::vector<daemon::FunctionRef> functions_;
+  os::Event held_event_;
+  os::Guarded<std::map<std::string, std::pair<std::unique_ptr<daemon::Call>, Done>>> held_;
+  std::atomic<uint64_t> copied_{0}, calls_{0};
+};
+
+}  // namespace quern::server

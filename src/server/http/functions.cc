@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http/functions.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "base/hash.h"
+
+namespace quern::server {
+namespace {
+
+namespace json = boost::json;
+
+json::array shape_json(const Manifest& manifest, const BufferDecl& buffer) {
+  json::array shape;
+  for (const int64_t size : open_shape(manifest, buffer)) shape.push_back(size);
+  return shape;
+}
+
+// The shape as the manifest has it: who makes tensors by dims needs to know which stands where.
+json::array shape_expressions_json(const BufferDecl& buffer) {
+  json::array expressions;
+  for (const Expression& size : buffer.shape) expressions.emplace_back(size.text());
+  return expressions;
+}
+
+json::array tensors_json(const Manifest& manifest, Role role, bool with_expressions = false) {
+  json::array tensors;
+  for (const BufferDecl& buffer : manifest.buffers) {
+    if (buffer.role != role) continue;
+    tensors.push_back(json::object{{"name", buffer.name},
+                                   {"datatype", std::string(protocol_name_of(buffer.dtype))},
+                                   {"shape", shape_json(manifest, buffer)}});
+    if (with_expressions) tensors.back().as_object()["shape_expressions"] = shape_expressions_json(buffer);
+  }
+  return tensors;
+}
+
+json::value number_json(const Number& number) {
+  if (const auto* whole = std::get_if<int64_t>(&number)) return *whole;
+  return std::get<double>(number);
+}
+
+json::value scalar_json(Scalar scalar) {
+  if (is_float(scalar.dtype)) return number_of(scalar);
+  if (scalar.dtype == Dtype::kBool) return scalar.bits != 0;
+  if (scalar.dtype == Dtype::kUint64) return scalar.bits;
+  if (scalar.dtype == Dtype::kInt64) return static_cast<int64_t>(scalar.bits);
+  return static_cast<int64_t>(number_of(scalar));
+}
+
+json::object summary_json(const daemon::Function& function) {
+  return {{"name", function.name},
+          {"version", short_version(function.version)},
+          {"tenant", function.tenant},
+          {"kind", "graph"},
+          {"created_at", function.created_at}};
+}
+
+json::object details_json(const daemon::Function& function) {
+  const Manifest& manifest = function.manifest;
+  json::object out = summary_json(function);
+  out["hash"] = function.version;
+  json::object dims, params;
+  for (const DimDecl& dim : manifest.dims) {
+    json::object one;
+    if (dim.fixed) {
+      one["value"] = dim.value.value_or(0);
+    } else {
+      if (dim.value) one["default"] = *dim.value;
+      one["min"] = dim.min;
+      one["max"] = dim.max;
+      one["multiple_of"] = dim.multiple_of;
+    }
+    dims[dim.name] = std::move(one);
+  }
+  for (const ParamDecl& param : manifest.params) {
+    json::object one = {{"dtype", std::string(name_of(param.dtype))}};
+    if (param.value) one["default"] = scalar_json(*param.value);
+    if (param.min) one["min"] = number_json(*param.min);
+    if (param.max) one["max"] = number_json(*param.max);
+    params[param.name] = std::move(one);
+  }
+  out["dims"] = std::move(dims);
+  out["params"] = std::move(params);
+  out["inputs"] = tensors_json(manifest, Role::kInput, true);
+  out["outputs"] = tensors_json(manifest, Role::kOutput, true);
+  json::array drivers;
+  for (const ProgramDecl& program : manifest.programs) drivers.emplace_back(program.driver);
+  out["drivers"] = std::move(drivers);
+  const Settings& settings = manifest.settings;
+  json::object limits = {{"timeout", to_string(settings.timeout)}};
+  limits["device_time"] = to_string(settings.device_time.value_or(settings.timeout));
+  if (settings.memory_bytes) limits["memory_bytes"] = *settings.memory_bytes;
+  out["settings"] = json::object{{"priority", settings.priority}, {"limits", std::move(limits)}};
+  return out;
+}
+
+json::object model_json(const daemon::Function& function) {
+  return {{"name", function.name},
+          {"versions", json::array{short_version(function.version)}},
+          {"platform", "quern_graph"},
+          {"inputs", tensors_json(function.manifest, Role::kInput)},
+          {"outputs", tensors_json(function.manifest, Role::kOutput)}};
+}
+
+json::object devices_json(const std::vector<daemon::DeviceStatus>& devices) {
+  json::array list;
+  for (const daemon::DeviceStatus& device : devices) {
+    json::array cores;
+    for (const int core : device.cores) cores.push_back(core);
+    list.push_back(json::object{{"name", device.name},
+                                {"driver", device.driver},
+                                {"model", device.model},
+                                {"up", device.is_up},
+                                {"memory_bytes", device.memory_bytes},
+                                {"units", device.units},
+                                {"cores", std::move(cores)},
+                                {"in_place", device.in_place},
+                                {"executors", device.executors},
+                                {"running", device.running},
+                                {"runs_ended", device.runs_ended},
+                                {"device_time_ns", device.device_time_ns}});
+  }
+  return {{"devices", std::move(list)}};
+}
+
+json::object counters_json(const daemon::Counters& counters, const Stages& stages) {
+  const auto show = [](const Stage& stage) {
+    return json::object{{"ns", stage.ns.load(std::memory_order_relaxed)},
+                        {"count", stage.count.load(std::memory_order_relaxed)}};
+  };
+  json::object out = {{"copied_bytes", counters.copied_bytes},
+                      {"builds", counters.builds},
+                      {"executors_started", counters.executors_started},
+                      {"executors_lost", counters.executors_lost}};
+  out["device_ns"] = stages.device_ns.load(std::memory_order_relaxed);
+  out["stages"] =
+      json::object{{"parse", show(stages.parse)}, {"body", show(stages.body)}, {"submit", show(stages.submit)},
+                   {"core", show(stages.core)},   {"ring", show(stages.ring)}, {"executor", show(stages.executor)},
+                   {"back", show(stages.back)},   {"wake", show(stages.wake)}, {"answer", show(stages.answer)}};
+  return out;
+}
+
+Answer ok(const json::object& object) { return JsonAnswer{200, json::serialize(object)}; }
+
+}  // namespace
+
+JsonAnswer answer_deployed(const daemon::Deployed& deployed) {
+  json::object out = summary_json(*deployed.function);
+  json::array warnings;
+  for (const std::string& warning : deployed.warnings) warnings.emplace_back(warning);
+  out["warnings"] = std::move(warnings);
+  return {deployed.is_new ? 201 : 200, json::serialize(out)};
+}
+
+Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, const Route& route) {
+  daemon::Daemon& daemon = front.daemon;
+  switch (route.endpoint) {
+    case Endpoint::kServer:
+      return ok(
+          {{"name", "quern"}, {"version", front.config.version}, {"extensions", json::array{"binary_tensor_data"}}});
+    case Endpoint::kLive:
+      return ok({{"live", true}});
+    case Endpoint::kReady:
+      if (!daemon.is_ready()) return Failure(unavailable("server: no device is up"));
+      return ok({{"ready", true}});
+    default:
+      break;
+  }
+  QUERN_CHECK(tenant != nullptr, "all other paths need a tenant");
+  switch (route.endpoint) {
+    case Endpoint::kFunctions: {
+      json::array list;
+      for (const daemon::FunctionRef& function : daemon.functions(*tenant)) list.push_back(summary_json(*function));
+      return ok({{"functions", std::move(list)}});
+    }
+    case Endpoint::kDevices:
+      return ok(devices_json(daemon.devices()));
+    case Endpoint::kCounters:
+      return ok(counters_json(daemon.counters(), front.stages));
+    default:
+      break;
+  }
+  if (method == Method::kDelete) {
+    if (!route.version.empty())
+      return Failure(
+          invalid("function " + route.name + ": all versions are removed together; leave out the @" + route.version));
+    if (Status status = daemon.remove(*tenant, route.name); !status.ok()) return Failure(std::move(status).error());
+    return ok({{"removed", route.name}});
+  }
+  Result<daemon::FunctionRef> function = daemon.find(*tenant, route.name, route.version);
+  if (!function.ok()) return Failure(std::move(function).error());
+  switch (route.endpoint) {
+    case Endpoint::kModel:
+      return ok(model_json(**function));
+    case Endpoint::kModelReady:
+      if (!daemon.is_ready()) return Failure(unavailable("function " + route.name + ": no device is up"));
+      return ok({{"name", route.name}, {"ready", true}});
+    default:
+      return ok(details_json(**function));
+  }
+}
+
+}  // namespace quern::server

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <charconv>
+#include <cstring>
+
+#include "os/clock.h"
+#include "server/http/connection.h"
+
+namespace quern::server {
+namespace {
+
+constexpr size_t kFirstRead = 64 * kKiB;
+
+}  // namespace
+
+// A small call, as the system sees it: one peek, one scatter read of head, JSON and tensors, one gather write.
+Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
+  const Time begun = os::now();
+  const uint64_t length = *head_.content_length;
+  const uint64_t json_length = head_.json_length.value_or(length);
+  if (json_length > length)
+    co_return co_await answer_failure(Failure(invalid(fmt::format(
+        "header Inference-Header-Content-Length: {} is more than Content-Length, {}", json_length, length))));
+  if (json_length > limits_.json_bytes)
+    co_return co_await answer_failure(
+        Failure(invalid(fmt::format("request: {} bytes of JSON, and at most {} are taken; send tensors as binary",
+                                    json_length, limits_.json_bytes)),
+                413));
+  auto found = front_.daemon.find(tenant, route_.name, route_.version);
+  if (!found.ok()) co_return co_await answer_failure(Failure(std::move(found).error()));
+  const daemon::FunctionRef function = *std::move(found);
+  Duration retry_after{0};
+  if (Status status = front_.daemon.admits(tenant, &retry_after); !status.ok()) {
+    Failure failure(std::move(status).error());
+    failure.retry_after = retry_after;
+    co_return co_await answer_failure(std::move(failure));
+  }
+
+  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
+  if (const Io io = co_await read_json(json_length); io != Io::kOk) co_return co_await failed_read(io);
+  if (auto failure = prepare_call(tenant, function, length - json_length))
+    co_return co_await answer_failure(*std::move(failure));
+  Time now = os::now();
+  front_.stages.parse.add(begun, now);
+
+  if (!into_.empty()) {
+    if (const Io io = co_await read_all(into_); io != Io::kOk) {
+      call_.reset();
+      co_return co_await failed_read(io);
+    }
+    const Time read = os::now();
+    front_.stages.body.add(now, read);
+    now = read;
+  }
+
+  // From here on the buffer belongs to the next request.
+  filled_ = taken_ = 0;
+  head_.target = head_.key = head_.method_text = head_.content_encoding = {};
+  is_calling_ = true;
+  start_peek();
+  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
+  front_.daemon.submit(std::move(call_), [this](std::unique_ptr<daemon::Call> call) {
+    // Once it is posted, this connection may be gone before `post` returns; the shard waits for the count.
+    Shard& shard = shard_;
+    call_ = std::move(call);
+    asio::post(shard.io, [this] { done_.set(); });
+    shard.callbacks.fetch_sub(1, std::memory_order_release);
+  });
+  co_await done_.wait();
+  is_calling_ = false;
+  co_return co_await answer_call(*function, now);
+}
+
+// The JSON, in the buffer if it was peeked at as a whole, else in one of its own that grows with what has come: what
+// is announced costs nothing.
+Task<Connection::Io> Connection::read_json(uint64_t length) {
+  if (head_.size + length <= filled_) {
+    json_ = {buffer_.get() + head_.size, length};
+    into_.assign(1, asio::buffer(buffer_.get() + taken_, head_.size + length - taken_));
+    co_return Io::kOk;
+  }
+  into_.clear();
+  if (taken_ < head_.size) into_.push_back(asio::buffer(buffer_.get() + taken_, head_.size - taken_));
+  for (size_t have = 0; have < length;) {
+    const size_t room = std::min<uint64_t>(length, std::max<size_t>(kFirstRead, 2 * have));
+    if (room > json_capacity_) {
+      auto larger = std::make_unique_for_overwrite<char[]>(room);
+      if (have > 0) std::memcpy(larger.get(), json_buffer_.get(), have);
+      json_buffer_ = std::move(larger);
+      json_capacity_ = room;
+    }
+    into_.push_back(asio::buffer(json_buffer_.get() + have, room - have));
+    if (const Io io = co_await read_all(into_); io != Io::kOk) co_return io;
+    taken_ = head_.size;
+    into_.clear();
+    have = room;
+  }
+  json_ = {json_buffer_.get(), length};
+  co_return Io::kOk;
+}
+
+// Leaves the call in call_ with its JSON tensors filled, and in into_ what is still to be read, in the order in which
+// it comes.
+std::optional<Failure> Connection::prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function,
+                                                uint64_t binary_length) {
+  if (Status status = parse_infer(json_, request_); !status.ok()) return Failure(std::move(status).error());
+  uint64_t announced = 0;
+  for (const InputSource& source : request_.sources) {
+    const uint64_t bytes = source.binary_bytes.value_or(0);
+    if (bytes > limits_.body_bytes || (announced += bytes) > limits_.body_bytes)
+      return Failure(invalid(fmt::format("request: binary_data_size adds up to more than the {} bytes that are taken",
+                                         limits_.body_bytes)),
+                     413);
+  }
+  if (announced != binary_length) {
+    if (!head_.json_length && announced > 0)
+      return Failure(
+          invalid(fmt::format("request: {} bytes of binary tensors are announced, but the header "
+                              "Inference-Header-Content-Length, which says where they begin, is missing",
+                              announced)));
+    return Failure(
+        invalid(fmt::format("request: binary_data_size adds up to {} bytes, but {} follow the JSON "
+                            "(Content-Length {}, Inference-Header-Content-Length {})",
+                            announced, binary_length, *head_.content_length, json_.size())));
+  }
+  outputs_.clear();
+  for (const BufferDecl& buffer : function->manifest.buffers)
+    if (buffer.role == Role::kOutput) outputs_.push_back(&buffer);
+  if (Status status = pick_outputs(request_, outputs_, picks_); !status.ok()) return Failure(std::move(status).error());
+
+  auto prepared = front_.daemon.prepare(tenant, function, request_.spec, request_.options);
+  if (!prepared.ok()) return Failure(std::move(prepared).error());
+  std::unique_ptr<daemon::Call> call = *std::move(prepared);
+  request_id_ = call->id;
+  for (size_t i = 0; i < call->inputs.size(); ++i) {
+    const daemon::CallTensor& tensor = call->inputs[i];
+    const InputSource& source = request_.sources[i];
+    if (!source.binary_bytes) continue;
+    if (*source.binary_bytes != tensor.bytes.size())
+      return Failure(invalid(fmt::format("input {}: binary_data_size is {}, but {} of shape {} takes {} bytes",
+                                         tensor.name, *source.binary_bytes, protocol_name_of(tensor.dtype),
+                                         show_shape(tensor.shape), tensor.bytes.size())));
+    into_.push_back(asio::buffer(tensor.bytes.data(), tensor.bytes.size()));
+  }
+  if (request_.has_json_data()) {
+    if (Status status = read_tensors(json_, request_, call->inputs); !status.ok())
+      return Failure(std::move(status).error());
+  }
+  call_ = std::move(call);
+  return std::nullopt;
+}
+
+Task<Connection::Then> Connection::answer_call(const daemon::Function& function, Time asked) {
+  const Time back = os::now();
+  // The tensors are in the arena until the answer is written.
+  const std::unique_ptr<daemon::Call> call = std::move(call_);
+  Stages& stages = front_.stages;
+  const daemon::CallTimes& times = call->times;
+  stages.submit.add(asked, times.taken);
+  stages.core.add(times.taken, times.pushed);
+  stages.ring.add(times.pushed, times.started);
+  stages.executor.add(times.started, times.finished);
+  stages.back.add(times.finished, times.answered);
+  stages.wake.add(times.answered, back);
+  stages.device_ns.fetch_add(times.device_time_ns, std::memory_order_relaxed);
+  if (has_gone_) co_return Then::kClose;
+  if (call->error) {
+    Failure failure(*std::move(call->error));
+    failure.retry_after = call->retry_after;
+    co_return co_await answer_failure(std::move(failure));
+  }
+  answer_json_.clear();
+  if (Status status = append_answer(answer_json_, function, request_, call->outputs, picks_); !status.ok())
+    co_return co_await answer_failure(Failure(std::move(status).error()));
+
+  uint64_t binary_bytes = 0;
+  bool has_binary = false;
+  from_.assign(2, {});
+  for (const OutputPick& pick : picks_) {
+    if (!pick.is_binary) continue;
+    const std::span<const std::byte> bytes = call->outputs[pick.index].bytes;
+    from_.push_back(asio::buffer(bytes.data(), bytes.size()));
+    binary_bytes += bytes.size();
+    has_binary = true;
+  }
+  const bool closes = !keeps_alive();
+  begin_head(200, has_binary ? "application/octet-stream" : "application/json", answer_json_.size() + binary_bytes);
+  if (has_binary) {
+    answer_head_ += "Inference-Header-Content-Length: ";
+    char text[24];
+    answer_head_.append(text, std::to_chars(text, text + sizeof text, answer_json_.size()).ptr);
+    answer_head_ += "\r\n";
+  }
+  end_head(closes);
+  from_[0] = asio::buffer(answer_head_);
+  from_[1] = asio::buffer(answer_json_);
+  if (co_await write_all(from_) != Io::kOk) co_return Then::kClose;
+  stages.answer.add(back, os::now());
+  if (!closes) co_return Then::kNext;
+  co_await linger();
+  co_return Then::kClose;
+}
+
+Task<Connection::Then> Connection::deploy(const daemon::Tenant& tenant) {
+  const uint64_t length = *head_.content_length;
+  if (!route_.version.empty())
+    co_return co_await answer_failure(Failure(invalid(
+        "function " + route_.name + ": its version follows from its content; leave out the @" + route_.version)));
+  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
+  if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
+  Bytes tar;
+  while (tar.size() < length) {
+    const size_t have = tar.size();
+    tar.resize(std::min<uint64_t>(length, std::max<size_t>(kFirstRead, 2 * have)));
+    asio::mutable_buffer rest(tar.data() + have, tar.size() - have);
+    if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
+  }
+  filled_ = taken_ = 0;
+  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
+  front_.daemon.deploy(tenant, route_.name, std::move(tar), [this](Result<daemon::Deployed> deployed) {
+    Shard& shard = shard_;
+    deployed_ = std::move(deployed);
+    asio::post(shard.io, [this] { done_.set(); });
+    shard.callbacks.fetch_sub(1, std::memory_order_release);
+  });
+  co_await done_.wait();
+  const Result<daemon::Deployed> deployed = *std::exchange(deployed_, std::nullopt);
+  if (!deployed.ok()) co_return co_await answer_failure(Failure(deployed.error()));
+  const JsonAnswer answer = answer_deployed(*deployed);
+  co_return co_await answer_json(answer.status, answer.json, {});
+}
+
+}  // namespace quern::server

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/error_map.h"
+#include "server/http/request_head.h"
+
+namespace quern::server {
+
+enum class Endpoint : uint8_t {
+  kServer,      ///< /v2
+  kLive,        ///< /v2/health/live
+  kReady,       ///< /v2/health/ready
+  kModel,       ///< /v2/models/NAME[/versions/V]
+  kModelReady,  ///< …/ready
+  kInfer,       ///< …/infer
+  kFunctions,   ///< /v1/functions
+  kFunction,    ///< /v1/functions/NAME
+  kDevices,     ///< /v1/devices
+  kCounters,    ///< /v1/counters
+};
+
+struct Route {
+  Endpoint endpoint = Endpoint::kServer;
+  std::string name, version;  ///< of a function; version "" is the current one
+};
+
+/// Whether the path asks for no key: health does not.
+bool is_open_to_all(std::string_view target);
+
+/// The endpoint of a target: percent-decoded, `name@version` taken apart, the query ignored. not_found with "did you
+/// mean", or 405 with what is allowed.
+std::optional<Failure> find_route(Method method, std::string_view target, Route& into);
+
+}  // namespace quern::server

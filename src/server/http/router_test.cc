@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http/router.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace quern::server {
+namespace {
+
+TEST(Router, Paths) {
+  struct Case {
+    Method method;
+    std::string target;
+    Endpoint endpoint;
+    std::string name, version;
+  };
+  const std::vector<Case> cases = {
+      {Method::kGet, "/v2", Endpoint::kServer, "", ""},
+      {Method::kGet, "/v2/", Endpoint::kServer, "", ""},
+      {Method::kGet, "http://host:1/v2?x=/a", Endpoint::kServer, "", ""},
+      {Method::kGet, "/v2/health/live", Endpoint::kLive, "", ""},
+      {Method::kHead, "/v2/health/ready", Endpoint::kReady, "", ""},
+      {Method::kGet, "/v2/models/a", Endpoint::kModel, "a", ""},
+      {Method::kGet, "/v2/models/a@b", Endpoint::kModel, "a", "b"},
+      {Method::kGet, "/v2/models/%61%40b/ready", Endpoint::kModelReady, "a", "b"},
+      {Method::kGet, "/v2/models/a/versions/b", Endpoint::kModel, "a", "b"},
+      {Method::kPost, "/v2/models/a@b/versions/b/infer", Endpoint::kInfer, "a", "b"},
+      {Method::kPost, "/v2/models/a%2Fc/infer", Endpoint::kInfer, "a/c", ""},
+      {Method::kPut, "/v1/functions/a", Endpoint::kFunction, "a", ""},
+      {Method::kGet, "/v1/functions/", Endpoint::kFunctions, "", ""},
+  };
+  for (const Case& c : cases) {
+    Route route;
+    const auto failure = find_route(c.method, c.target, route);
+    ASSERT_FALSE(failure) << c.target << " " << failure->error.text;
+    EXPECT_EQ(route.endpoint, c.endpoint) << c.target;
+    EXPECT_EQ(route.name, c.name) << c.target;
+    EXPECT_EQ(route.version, c.version) << c.target;
+  }
+}
+
+TEST(Router, Refused) {
+  const std::vector<std::pair<std::string, int>> cases = {
+      {"/", 404},
+      {"", 404},
+      {"*", 404},
+      {"/v3", 404},
+      {"/v2/models", 404},
+      {"/v2/models//infer", 404},
+      {"/v2/models/a/versions", 404},
+      {"/v2/models/a/b/c/d/e/f/g/h/i/j", 404},
+      {"/v2/models/a/infer/x", 404},
+      {"/v2/models/%", 400},
+      {"/v2/models/%4", 400},
+      {"/v2/models/a@", 400},
+      {"/v2/models/a@b/versions/c", 400},
+      {"/v2/models/a/infer", 405},
+      {"/v1/functions/a/b", 404},
+  };
+  for (const auto& [target, status] : cases) {
+    Route route;
+    const auto failure = find_route(Method::kGet, target, route);
+    ASSERT_TRUE(failure) << target;
+    EXPECT_EQ(status_of(*failure), status) << target;
+  }
+}
+
+}  // namespace
+}  // namespace quern::server

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <thread>
+
+#include "os/clock.h"
+#include "os/log.h"
+#include "os/thread.h"
+#include "server/http/connection.h"
+
+namespace quern::server {
+namespace {
+
+using Code = boost::system::error_code;
+using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, Executor>;
+using Timer =
+    asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>;
+constexpr auto kTuple = asio::as_tuple(kAwait);
+// Connections past the limit that are told so, each for one request; those past these are just closed.
+constexpr uint32_t kMostRefused = 64;
+
+// A thread, its connections, and the timer that looks at their deadlines: one for all of them, so that a request that
+// keeps its limits pays for no timer.
+class Worker {
+ public:
+  Worker(Front& front, Duration tick) : shard_(front), timer_(shard_.io), tick_(tick) {}
+  ~Worker() {
+    thread_.join();
+    // The daemon's callbacks post as their last but one act; see Shard::callbacks.
+    while (shard_.callbacks.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  }
+
+  asio::io_context& io() { return shard_.io; }
+
+  void start(const std::string& name, const std::vector<int>& cores) {
+    asio::co_spawn(shard_.io, watch(), [](std::exception_ptr) {});
+    thread_ = os::Thread(name, [this, cores] {
+      if (!cores.empty())
+        if (Status status = os::pin_to(cores); !status.ok()) os::log_warning("server: {}", status.error().text);
+      shard_.io.run();
+    });
+  }
+
+  // From any thread.
+  void take(Socket socket) {
+    asio::post(shard_.io, [this, socket = std::move(socket)]() mutable { adopt(std::move(socket)); });
+  }
+  void stop(Time limit) {
+    asio::post(shard_.io, [this, limit] {
+      shard_.is_stopping = true;
+      stop_at_ = limit;
+      for (Connection* connection : shard_.connections) connection->wind_down();
+      timer_.cancel();
+    });
+  }
+  void join() { thread_.join(); }
+
+ private:
+  void adopt(Socket socket) {
+    Front& front = shard_.front;
+    const uint32_t others = front.connections.fetch_add(1, std::memory_order_relaxed);
+    const uint32_t most = front.config.limits.connections;
+    if (shard_.is_stopping || others >= most + kMostRefused) {
+      front.connections.fetch_sub(1, std::memory_order_relaxed);
+      return;
+    }
+    auto connection = std::make_shared<Connection>(shard_, std::move(socket), others >= most);
+    shard_.connections.insert(connection.get());
+    asio::co_spawn(shard_.io, connection->run(), [this, connection](std::exception_ptr) {
+      shard_.connections.erase(connection.get());
+      shard_.front.connections.fetch_sub(1, std::memory_order_relaxed);
+      if (shard_.is_stopping) timer_.cancel();
+    });
+  }
+
+  Task<> watch() {
+    while (!shard_.is_stopping || !shard_.connections.empty()) {
+      const Duration left = stop_at_ - os::now();
+      timer_.expires_after(std::chrono::nanoseconds(std::clamp<int64_t>(left.ns, 0, tick_.ns)));
+      co_await timer_.async_wait(kTuple);
+      const Time now = os::now();
+      for (Connection* connection : shard_.connections) connection->check_deadline(now);
+      if (now < stop_at_) continue;
+      stop_at_ = Time::never();
+      for (Connection* connection : shard_.connections) connection->abort();
+    }
+  }
+
+  Shard shard_;
+  // The worker's thread only.
+  Timer timer_;
+  Time stop_at_ = Time::never();
+  const Duration tick_;
+  os::Thread thread_;
+};
+
+class HttpServer : public Server {
+ public:
+  HttpServer(ServerConfig config, daemon::Daemon& daemon)
+      : front_(std::move(config), daemon, fmt::format("h{:x}-", os::now().ns)),
+        pause_(accept_io()),
+        acceptor_(accept_io()) {}
+  ~HttpServer() override { stop(Duration{0}); }
+
+  Status listen() {
+    Code ec;
+    asio::ip::tcp::resolver resolver(accept_io());
+    const ServerConfig& config = front_.config;
+    const auto found = resolver.resolve(config.host, std::to_string(config.port), asio::ip::tcp::resolver::passive, ec);
+    if (ec || found.empty())
+      return invalid(fmt::format("server: '{}' is no address to listen on: {}", config.host, ec.message()));
+    const asio::ip::tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor_.open(endpoint.protocol(), ec);
+    if (!ec) acceptor_.set_option(Acceptor::reuse_address(true), ec);
+    if (!ec) acceptor_.bind(endpoint, ec);
+    if (!ec) acceptor_.listen(Acceptor::max_listen_connections, ec);
+    if (ec)
+      return unavailable(fmt::format("server: cannot listen on {}:{}: {}", config.host, config.port, ec.message()));
+    port_ = acceptor_.local_endpoint(ec).port();
+    return {};
+  }
+
+  uint16_t port() const override { return port_; }
+
+  void start() override {
+    is_started_ = true;
+    asio::co_spawn(accept_io(), accept(), [](std::exception_ptr) {});
+    for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->start(fmt::format("http-{}", i), front_.config.cores);
+  }
+
+  void stop(Duration limit) override {
+    if (!std::exchange(is_started_, false)) return;
+    const Time until = os::now() + limit;
+    asio::post(accept_io(), [this] {
+      Code ignored;
+      acceptor_.close(ignored);
+      pause_.cancel();
+    });
+    for (auto& worker : workers_) worker->stop(until);
+    for (auto& worker : workers_) worker->join();
+  }
+
+ private:
+  asio::io_context& accept_io() {
+    if (workers_.empty()) make_workers();
+    return workers_.front()->io();
+  }
+
+  void make_workers() {
+    const ServerLimits& limits = front_.config.limits;
+    const Duration shortest = std::min({limits.header_time, limits.body_idle, limits.keep_alive, limits.linger});
+    const Duration tick = std::clamp(Duration{shortest.ns / 4}, Duration::millis(5), Duration::seconds(1));
+    for (uint32_t i = 0; i < std::max(1u, front_.config.threads); ++i)
+      workers_.push_back(std::make_unique<Worker>(front_, tick));
+  }
+
+  Task<> accept() {
+    for (size_t next = 0;; ++next) {
+      Worker& worker = *workers_[next % workers_.size()];
+      auto [ec, socket] = co_await acceptor_.async_accept(worker.io(), kTuple);
+      if (!acceptor_.is_open()) co_return;
+      if (!ec) {
+        worker.take(std::move(socket));
+        continue;
+      }
+      // Out of descriptors, most likely: others have to end first, and asking again at once would only burn time.
+      os::log_warning("server: cannot accept: {}", ec.message());
+      pause_.expires_after(std::chrono::milliseconds(100));
+      co_await pause_.async_wait(kTuple);
+    }
+  }
+
+  // Constant after construction, up to what is inside.
+  Front front_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  uint16_t port_ = 0;
+  // The first worker's thread only, once started.
+  Timer pause_;
+  Acceptor acceptor_;
+  // The owner's thread only.
+  bool is_started_ = false;
+};
+
+}  // namespace
+
+bool is_loopback(std::string_view host) {
+  if (host == "localhost") return true;
+  Code ec;
+  const auto address = asio::ip::make_address(host, ec);
+  return !ec && address.is_loopback();
+}
+
+Result<std::unique_ptr<Server>> Server::create(ServerConfig config, daemon::Daemon& daemon) {
+  auto server = std::make_unique<HttpServer>(std::move(config), daemon);
+  QUERN_TRY(server->listen());
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace quern::server

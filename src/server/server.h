@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "base/units.h"
+#include "daemon/daemon.h"
+
+namespace quern::server {
+
+/// What a stranger may cost us. A limit that is reached is answered (431, 413, 408, 503) and ends the connection.
+struct ServerLimits {
+  uint32_t header_bytes = 16 * kKiB;
+  uint64_t json_bytes = 64 * kMiB;               ///< the JSON of an infer request
+  uint64_t body_bytes = 2 * kGiB;                ///< a whole body: tensors, or the tar of a function
+  Duration header_time = Duration::seconds(10);  ///< from the first byte of a head to its last
+  Duration body_idle = Duration::seconds(30);    ///< between two bytes of a body, or of an answer
+  Duration keep_alive = Duration::seconds(75);   ///< between two requests, and before the first
+  Duration linger = Duration::seconds(5);        ///< how long what a refused caller still sends is thrown away
+  uint32_t connections = 1024;
+};
+
+struct ServerConfig {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;       ///< 0: any; `Server::port` says which
+  std::string version = "0";  ///< of Quern, as GET /v2 shows it
+  ServerLimits limits;
+  uint32_t threads = 1;    ///< connections are dealt out to them and stay
+  std::vector<int> cores;  ///< where they run; empty: anywhere
+};
+
+/// "127.0.0.1", "::1", "localhost": what a server without keys may listen on.
+bool is_loopback(std::string_view host);
+
+/// The HTTP front door of a daemon: the Open Inference Protocol under /v2, Quern's own paths under /v1.
+///
+/// Binary tensors are read from the socket straight into the arena, and written from it. `start` and `stop` come from
+/// one thread, once each; everything else happens on threads of its own.
+class Server {
+ public:
+  /// Binds and listens, but accepts nothing yet. `daemon` outlives it. kInvalid for a host that is none, kUnavailable
+  /// where the address is taken.
+  static Result<std::unique_ptr<Server>> create(ServerConfig config, daemon::Daemon& daemon);
+  virtual ~Server() = default;
+
+  virtual uint16_t port() const = 0;
+  virtual void start() = 0;
+  /// Accepts nothing more, closes idle connections, lets running calls be answered until `limit`, then cancels them
+  /// and waits for their end. The daemon still runs meanwhile: stop it afterwards.
+  virtual void stop(Duration limit) = 0;
+};
+
+}  // namespace quern::server
