@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quern::bench {
+
+/// One figure: ours, what it is held against, and what was hoped for.
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;                ///< "us", "calls/s", "GB/s"
+  std::optional<double> baseline;  ///< the other side of the same run, in the same unit
+  std::optional<double> ratio;     ///< value against baseline; taken from the pairs, so not always their quotient
+  std::optional<double> spread;    ///< of the ratio: half the distance between its quartiles, as a share of it
+  std::string goal;                ///< "<= 1.05", ">= 0.3", "== 0"; empty: recorded, not judged
+  /// Judged by `judge`: the ratio where there is one, else the value.
+  std::optional<bool> met = std::nullopt;
+};
+
+/// What `quern bench NAME` prints and writes.
+struct Report {
+  std::string bench, commit, machine, layout;
+  std::vector<Row> rows;
+  std::vector<std::string> notes;  ///< printed below the table; not in the JSON
+};
+
+/// Whether `figure` meets a goal such as "<= 1.05". kInvalid for a goal that does not read `<=|>=|<|>|== NUMBER`.
+Result<bool> meets(std::string_view goal, double figure);
+
+/// Fills `met` of every row that has a goal.
+Status judge(Report& report);
+
+/// Aligned, for people.
+std::string table_of(const Report& report);
+/// For programs; the keys are those of Row and Report.
+std::string json_of(const Report& report);
+
+/// "2 x AMD EPYC 9B14, 7.7GiB, Linux 6.1.0": what a number means nothing without.
+std::string machine_description();
+
+/// The middle of the sorted samples, and half the distance between the quartiles as a share of it.
+struct Middle {
+  double median = 0, spread = 0;
+};
+Middle middle_of(std::span<const double> samples);
+
+}  // namespace quern::bench

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "function/plan.h"
+
+namespace quern::client {
+
+/// Where the server is and who calls.
+struct Options {
+  std::string url = "http://127.0.0.1:8080";
+  std::string key;                            ///< sent as `Authorization: Bearer`; empty: none
+  Duration timeout = Duration::seconds(120);  ///< of one call, its whole life; more than a build may take
+};
+
+/// A tensor that lies in memory of someone else.
+struct TensorView {
+  std::string name;
+  Dtype dtype = Dtype::kFp32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+/// One call of a function.
+struct InferRequest {
+  std::string function;
+  std::string version;             ///< empty: the current one
+  std::string id;                  ///< comes back with the answer
+  std::vector<TensorView> inputs;  ///< sent as binary, straight from where they are
+  std::map<std::string, ParameterValue> parameters;
+  std::vector<std::string> outputs;  ///< in this order; empty: all
+};
+
+/// Its answer. `outputs` look into `body`, so that what came from the socket is not copied again.
+struct InferAnswer {
+  std::string version;
+  std::string request;  ///< the server's id of it
+  std::string parameters_json;
+  Bytes body;
+  std::vector<TensorView> outputs;
+};
+
+/// What the server knows of a function.
+struct FunctionInfo {
+  struct Tensor {
+    std::string name;
+    Dtype dtype = Dtype::kFp32;
+    Shape shape;                           ///< -1 where a request decides
+    std::vector<std::string> expressions;  ///< the shape as the manifest has it, over its dims; empty: not told
+  };
+  struct Dim {
+    std::string name;
+    std::optional<int64_t> value;  ///< fixed, or the default
+  };
+  struct Param {
+    std::string name;
+    std::string dtype;
+  };
+  std::string name, version, created_at;
+  std::vector<Dim> dims;
+  std::vector<Param> params;
+  std::vector<Tensor> inputs, outputs;
+  std::vector<std::string> warnings;  ///< of a deploy only
+  bool is_new = false;                ///< of a deploy only: false if it was the current version already
+  std::string json;                   ///< as it came
+};
+
+struct DeviceInfo {
+  std::string name, driver, model;
+  bool is_up = false;
+  uint64_t memory_bytes = 0;
+  uint32_t units = 0;
+  std::vector<int> cores;
+  uint64_t executors = 0, running = 0, runs_ended = 0, device_time_ns = 0;
+};
+
+/// A list as it is for people, and as it came for programs.
+template <class T>
+struct Listed {
+  std::vector<T> items;
+  std::string json;
+};
+
+/// A plain answer.
+struct HttpAnswer {
+  int status = 0;
+  std::string request;      ///< Quern-Request
+  uint64_t json_bytes = 0;  ///< Inference-Header-Content-Length; the whole body if there was none
+  Bytes body;
+};
+
+/// A caller of Quern's HTTP API over one connection that is kept open. One thread at a time.
+///
+/// Errors are the server's, code and text, or kUnavailable if it cannot be reached, kDeadline if it does not answer in
+/// time. A call whose connection broke is not sent again: it may have run.
+class Client {
+ public:
+  /// Does not connect yet. kInvalid for an address that is not http://HOST[:PORT]; kUnsupported for https.
+  static Result<Client> create(Options options);
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  ~Client();
+
+  Result<InferAnswer> infer(const InferRequest& request);
+  /// `tar` is that of a function's folder (pack_folder).
+  Result<FunctionInfo> deploy(const std::string& name, std::span<const std::byte> tar);
+  Result<FunctionInfo> function(const std::string& name);
+  Result<Listed<FunctionInfo>> functions();
+  Result<Listed<DeviceInfo>> devices();
+  Status remove(const std::string& name);
+  /// True once the server takes calls.
+  Result<bool> is_ready();
+
+  /// Anything else: a method, a target that is percent-encoded already, header lines ("Name: value\r\n") and a body in
+  /// pieces. The answer may have any status.
+  Result<HttpAnswer> send(std::string_view method, std::string_view target, std::string_view header_lines,
+                          std::span<const std::span<const std::byte>> body);
+
+ private:
+  class Connection;
+  explicit Client(std::unique_ptr<Connection> connection);
+  /// The answer if its status is 2xx, else the server's error.
+  Result<HttpAnswer> call(std::string_view method, const std::string& target, std::string_view header_lines = "",
+                          std::span<const std::span<const std::byte>> body = {});
+  std::unique_ptr<Connection> connection_;
+};
+
+/// A function's folder as it is sent: every regular file whose name, and whose folders' names, start with no dot.
+struct Packed {
+  std::string
+      name;  ///< what function.yaml says, else that of the folder: the server knows better what is wrong with it
+  Bytes tar;
+};
+/// kInvalid if there is no function.yaml, or the folder holds a link; kExhausted past the limits of function/tar.h.
+Result<Packed> pack_folder(const std::string& folder);
+
+/// As one segment of a path: everything but letters, digits, `-._~` becomes %XX.
+std::string percent_encode(std::string_view text);
+
+}  // namespace quern::client

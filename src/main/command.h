@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace CLI {
+class App;
+}
+
+namespace quern::main {
+
+/// What the chosen subcommand does once all flags are read; its value is the exit code of the program.
+using Work = std::function<int()>;
+
+/// Each adds its subcommand to `app`; when the user chose it, `work` is set. One per file of the same name.
+void add_serve(CLI::App& app, Work& work);
+void add_executor(CLI::App& app, Work& work);
+void add_builder(CLI::App& app, Work& work);
+void add_deploy(CLI::App& app, Work& work);
+void add_invoke(CLI::App& app, Work& work);
+void add_functions(CLI::App& app, Work& work);
+void add_devices(CLI::App& app, Work& work);
+void add_remove(CLI::App& app, Work& work);
+void add_bench(CLI::App& app, Work& work);
+void add_demo(CLI::App& app, Work& work);
+void add_version(CLI::App& app, Work& work);
+
+constexpr int kFailed = 1, kUsage = 2;
+
+/// Prints `error: text` to standard error; the exit code of a command that failed.
+int fail(const Error& error);
+
+/// Rows as aligned columns, the first row as headings; `right` lists the columns that hold numbers.
+std::string align(const std::vector<std::vector<std::string>>& rows, std::span<const size_t> right = {});
+
+/// "1.24ms", "830us", "2.1s": three digits, for people.
+std::string show_time(double ns);
+
+/// The version and commit of this build.
+std::string version();
+std::string commit();
+
+}  // namespace quern::main
