@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+__kernel void saxpy(__global const float* x, __global const float* y, __global float* z, float alpha, uint n) {
+  const size_t i = get_global_id(0);
+  if (i < n) z[i] = alpha * x[i] + y[i];  // the global size is n rounded up to whole groups
+}
