@@ -1,0 +1,164 @@
+"""Every command of "what a user can do", as a user types it."""
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+from conftest import BINARY, CALL_LIMIT, EXAMPLES, START_LIMIT, children_of, run_cli, wait_gone
+
+pytestmark = pytest.mark.fake
+
+
+def test_version():
+    shown = run_cli("version", check=0).stdout
+    assert re.match(r"quern \d+\.\d+\.\d+ \(commit ", shown)
+    parsed = json.loads(run_cli("version", "--json", check=0).stdout)
+    assert {"version", "commit", "compiler"} <= set(parsed)
+    assert run_cli("--version", check=0).stdout.strip() == parsed["version"]
+
+
+def test_help_names_every_command():
+    shown = run_cli("--help", check=0).stdout
+    for command in ("demo", "serve", "deploy", "invoke", "functions", "devices", "remove", "bench", "version"):
+        assert re.search(rf"^  {command}\b", shown, re.M), command
+    assert "executor" not in shown and "Examples:" in shown
+
+
+def test_unknown_command_and_flag():
+    ran = run_cli("deplyo", check=2)
+    assert "did you mean 'deploy'?" in ran.stderr and ran.stderr.startswith("error: ")
+    assert run_cli("functions", "--jsn", check=2).stderr.startswith("error: ")
+    assert run_cli("invoke", check=2).stderr.startswith("error: ")
+
+
+def test_no_server():
+    ran = run_cli("functions", "--server", "http://127.0.0.1:1", check=1)
+    assert ran.stderr.startswith("error: server http://127.0.0.1:1") and "quern serve" in ran.stderr
+    assert "TLS is not built yet" in run_cli("functions", "--server", "https://x", check=1).stderr
+
+
+def test_deploy_invoke_list_remove(server, tmp_path):
+    assert "no functions yet" in server.cli("functions", check=0).stdout
+    shown = server.cli("deploy", EXAMPLES / "saxpy", check=0).stdout
+    version = re.match(r"saxpy@([0-9a-f]{12}) deployed", shown)[1]
+    again = server.cli("deploy", EXAMPLES / "saxpy", "--json", check=0).stdout
+    assert json.loads(again)["version"] == version
+
+    table = server.cli("functions", check=0).stdout.splitlines()
+    assert table[0].split() == ["NAME", "VERSION", "DEPLOYED"] and table[1].split()[:2] == ["saxpy", version]
+    listed = json.loads(server.cli("functions", "--json", check=0).stdout)
+    assert [one["name"] for one in listed["functions"]] == ["saxpy"]
+
+    x = np.arange(500, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    server.cli("invoke", "saxpy", "--input", f"x={tmp_path}/x.npy", "--input", "y=@ones", "--param", "alpha=2",
+               "--output", f"z={tmp_path}/z.npy", check=0)
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), 2 * x + 1)
+
+    assert server.cli("remove", "saxpy", check=0).stdout == "saxpy removed\n"
+    assert "saxpy" in server.cli("remove", "saxpy", check=1).stderr
+
+
+def test_invoke_shows_values(examples):
+    shown = examples.cli("invoke", "saxpy", "--input", "x=@ones", "--input", "y=@ones", "--param", "alpha=2",
+                         "--dims", "n=1024", check=0).stdout
+    assert "z  fp32 [1024]  [3, 3, 3, 3, 3, 3, 3, 3, ... 1024 in all]" in shown
+    assert "answered in" in shown
+
+
+def test_invoke_json_and_seed(examples):
+    command = ("invoke", "sgemm", "--input", "a=@random", "--input", "b=@random", "--dims", "m=5,n=7,k=3", "--json")
+    first, second = (json.loads(examples.cli(*command, check=0).stdout) for _ in range(2))
+    assert first["outputs"][0]["shape"] == [5, 7] and len(first["outputs"][0]["data"]) == 35
+    assert first["outputs"] == second["outputs"]
+    assert first["request"] != second["request"] and len(first["times_ns"]) == 1
+    other = json.loads(examples.cli(*command, "--seed", "9", check=0).stdout)
+    assert other["outputs"] != first["outputs"]
+
+
+def test_invoke_repeats(examples):
+    shown = examples.cli("invoke", "copy", "--input", "input=@random", "--dims", "n=64", "--repeat", "5", check=0)
+    assert "5 calls: first" in shown.stdout
+
+
+def test_invoke_mistakes(examples, tmp_path):
+    def text(*arguments):
+        return examples.cli("invoke", *arguments, check=1).stderr
+
+    assert "did you mean 'saxpy'?" in text("saxpi")
+    assert "has no input 'z'" in text("saxpy", "--input", "z=@ones")
+    assert "write NAME=VALUE" in text("saxpy", "--input", "x")
+    assert "is none of @random" in text("saxpy", "--input", "x=@rnd")
+    assert "nothing.npy" in text("saxpy", "--input", f"x={tmp_path}/nothing.npy")
+    assert "has no output 'q'" in text("saxpy", "--output", "q=q.npy")
+    assert "did you mean 'alpha'?" in text("saxpy", "--input", "x=@ones", "--input", "y=@ones", "--param", "alpa=1")
+    assert "y" in text("saxpy", "--input", "x=@ones")
+
+
+def test_devices(examples):
+    table = examples.cli("devices", check=0).stdout.splitlines()
+    assert table[0].startswith("NAME") and " up " in table[1]
+    devices = json.loads(examples.cli("devices", "--json", check=0).stdout)["devices"]
+    assert devices and devices[0]["up"] and devices[0]["units"] >= 1
+
+
+def test_deploy_mistakes(examples, tmp_path):
+    assert "is no folder" in examples.cli("deploy", tmp_path / "none", check=1).stderr
+    assert "has no function.yaml" in examples.cli("deploy", tmp_path, check=1).stderr
+    (tmp_path / "function.yaml").write_text("api: quern/v1\nname: broken\nkind: graph\nbufers: {}\nprograms: {}\n")
+    text = examples.cli("deploy", tmp_path, check=1).stderr
+    assert "function.yaml:4" in text and "did you mean 'buffers'?" in text
+
+
+def test_bench_lists_and_suggests():
+    assert run_cli("bench", check=0).stdout.startswith("NAME")
+    assert "there is none" in run_cli("bench", "wrm", check=1).stderr
+
+
+def test_second_server_on_one_state_is_refused(server):
+    ran = subprocess.run(server.command(), capture_output=True, text=True, timeout=START_LIMIT, check=False)
+    assert ran.returncode == 1 and "error: " in ran.stderr and str(server.state) in ran.stderr
+    assert server.request("GET", "/v2/health/ready").status == 200
+
+
+def test_listening_wide_needs_tenants(tmp_path):
+    ran = run_cli("serve", "--listen", "0.0.0.0:0", "--state", tmp_path / "state", check=1)
+    assert "tenants" in ran.stderr and "127.0.0.1" in ran.stderr
+
+
+@pytest.mark.parametrize("listen", ["8080", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999"])
+def test_listen_mistakes(tmp_path, listen):
+    assert "HOST:PORT" in run_cli("serve", "--listen", listen, "--state", tmp_path / "state", check=1).stderr
+
+
+def test_config_mistakes_are_all_told(tmp_path):
+    (tmp_path / "quern.yaml").write_text("devicez: []\ntenants: [{name: a}]\n")
+    ran = run_cli("serve", "--state", "state", "--config", "quern.yaml", check=1, cwd=tmp_path)
+    assert "quern.yaml:1: error:" in ran.stderr and "quern.yaml:2: error:" in ran.stderr
+
+
+def test_ctrl_c_leaves_nothing(server):
+    server.deploy("copy")
+    assert server.infer("copy", {"input": np.zeros(16, np.uint8)}).status == 200
+    below = children_of(server.process.pid)
+    assert below
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(CALL_LIMIT) == 0
+    assert all(wait_gone(pid) for pid in below)
+    server.process = None
+
+
+def test_ctrl_c_ends_the_demo():
+    process = subprocess.Popen([str(BINARY), "demo", "--examples", str(EXAMPLES)], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+    os.set_blocking(process.stdout.fileno(), True)
+    assert select.select([process.stdout], [], [], START_LIMIT)[0]
+    assert process.stdout.readline().startswith("1. start a server")
+    below = children_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    assert "interrupted" in process.communicate(timeout=CALL_LIMIT)[0]
+    assert process.returncode == 1 and all(wait_gone(pid) for pid in below)

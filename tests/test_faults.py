@@ -1,0 +1,260 @@
+"""When things go wrong, on the real device: only the culprit is told so, everyone else's calls succeed."""
+import concurrent.futures
+import hashlib
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+from conftest import PRESET, ROOT, assert_error, command_of, children_of, folder_files, saxpy_inputs
+
+pytestmark = pytest.mark.skipif(PRESET != "dev", reason="hostile kernels need a device that compiles them")
+
+FUNCTIONS = ROOT / "tests" / "functions"
+X = {"x": np.arange(64, dtype=np.float32)}
+FAR = 1 << 40
+KEYS = {"good": "key-of-good", "bad": "key-of-bad"}
+
+
+def two_tenants():
+    rows = [f"  - {{name: {name}, key_sha256: {hashlib.sha256(key.encode()).hexdigest()}}}\n" for name, key in KEYS.items()]
+    return "tenants:\n" + "".join(rows)
+
+
+def deploy(server, name, key=None):
+    answer = server.deploy(name, folder_files(FUNCTIONS / name), key=key)
+    assert answer.status in (200, 201), answer.body
+
+
+class Bystander:
+    """Calls saxpy over and over until the test is through; every answer must be right."""
+
+    def __init__(self, server, key=None):
+        self.server, self.key = server, key
+        self.stopping, self.calls, self.problems = threading.Event(), 0, []
+        self.first = threading.Event()
+        assert server.deploy("saxpy", key=key).status in (200, 201)
+        self.thread = threading.Thread(target=self._call, daemon=True)
+
+    def _call(self):
+        inputs = saxpy_inputs(1000)
+        want = 3 * inputs["x"] + inputs["y"]
+        connection = self.server.connect()
+        while not self.stopping.is_set():
+            answer = self.server.infer("saxpy", inputs, {"alpha": 3.0}, key=self.key, connection=connection)
+            if answer.status != 200:
+                self.problems.append((answer.status, answer.body))
+            elif not np.allclose(answer.outputs["z"], want):
+                self.problems.append("a wrong result")
+            self.calls += 1
+            self.first.set()
+        connection.close()
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.first.wait(60)
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        self.thread.join(60)
+        assert not self.problems, self.problems[:3]
+        assert self.calls > 1
+
+
+def test_a_program_that_does_not_compile(make_server):
+    server = make_server(binary_cache=False)
+    answer = server.deploy("broken", folder_files(FUNCTIONS / "broken"))
+    assert_error(answer, 400, "invalid", "no_such_thing", "broken.cl:3")
+    assert server.request("GET", "/v1/functions").json["functions"] == []
+    assert_error(server.infer("broken", X), 404, "not_found")
+    failed = server.cli("deploy", FUNCTIONS / "broken", check=1)
+    assert "no_such_thing" in failed.stderr, failed.stderr
+
+
+@pytest.mark.parametrize("same_tenant", [True, False])
+def test_a_kernel_that_writes_far_out_of_bounds_ten_times(make_server, same_tenant):
+    server = make_server(config=two_tenants())
+    bad = KEYS["bad"]
+    deploy(server, "wild", bad)
+    with Bystander(server, KEYS["bad" if same_tenant else "good"]):
+        for _ in range(10):
+            answer = server.infer("wild", X, {"where": FAR}, key=bad)
+            assert_error(answer, 422, "faulted", "function wild", "'wild_store'")
+        answer = server.infer("wild", X, key=bad)
+        assert answer.status == 200, answer.body
+        np.testing.assert_array_equal(answer.outputs["z"], 2 * X["x"])
+
+
+def test_a_kernel_that_never_ends(make_server):
+    server = make_server(config=two_tenants())
+    bad = KEYS["bad"]
+    deploy(server, "forever", bad)
+    with Bystander(server, KEYS["good"]):
+        answer = server.infer("forever", X, {"stay": 1}, key=bad)
+        assert_error(answer, 504, "deadline", "function forever", "'stay_forever'")
+        answer = server.infer("forever", X, key=bad)
+        assert answer.status == 200, answer.body
+        np.testing.assert_array_equal(answer.outputs["z"], X["x"])
+
+
+def test_a_caller_that_leaves_frees_the_device(server):
+    deploy(server, "forever")
+    server.deploy("copy")
+    connection = server.connect()
+    head = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[64],"parameters":{"binary_data_size":256}}],' \
+           b'"parameters":{"stay":1,"timeout":60000000}}'
+    connection.request("POST", "/v2/models/forever/infer", head + b"\0" * 256,
+                       {"Inference-Header-Content-Length": str(len(head))})
+    connection.close()
+    data = np.arange(100, dtype=np.uint8)
+    answer = server.infer("copy", {"input": data})
+    assert answer.status == 200, answer.body
+    np.testing.assert_array_equal(answer.outputs["output"], data)
+
+
+def test_an_executor_killed_while_idle(server):
+    server.deploy("saxpy")
+    inputs = saxpy_inputs()
+    assert server.infer("saxpy", inputs).status == 200
+    [executor] = server.executors()
+    os.kill(executor, signal.SIGKILL)
+    server.wait_line(r"executor .* ended by signal 9")
+    answer = server.infer("saxpy", inputs)
+    assert answer.status == 200, answer.body
+    np.testing.assert_allclose(answer.outputs["z"], inputs["x"] + inputs["y"], rtol=1e-6)
+
+
+def running(server):
+    return sum(device["running"] for device in server.request("GET", "/v1/devices").json["devices"])
+
+
+def wait_running(server, count):
+    while running(server) < count:  # the call that is waited for has a timeout of its own
+        pass
+
+
+def test_an_executor_killed_while_running(server):
+    server.deploy("spin")
+    data = {"input": np.arange(16384, dtype=np.float32)}
+    assert server.infer("spin", data).status == 200
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(server.infer, "spin", data, {"iterations": 2_000_000}) for _ in range(2)]
+        wait_running(server, 2)
+        os.kill(server.executors()[0], signal.SIGKILL)
+        for call in calls:
+            answer = call.result()
+            assert answer.status == 200, answer.body
+            np.testing.assert_array_equal(answer.outputs["output"], data["input"])
+    log = server.log()
+    assert "ended by signal 9" in log and "to blame" not in log
+
+
+def test_an_executor_killed_while_loading(server):
+    server.deploy("saxpy")
+    inputs = saxpy_inputs()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(server.infer, "saxpy", inputs) for _ in range(4)]
+        # The first call makes the executor load; whenever this comes, before, within or after, all calls succeed.
+        os.kill(server.executors()[0], signal.SIGKILL)
+        for call in calls:
+            answer = call.result()
+            assert answer.status == 200, answer.body
+            np.testing.assert_allclose(answer.outputs["z"], inputs["x"] + inputs["y"], rtol=1e-6)
+
+
+def test_a_gate_closes_in_the_middle_of_a_graph(server):
+    deploy(server, "chain")
+    assert server.infer("chain", X).status == 200
+    # Each kernel ends within the 200 ms that a closed gate leaves it; all sixteen together do not.
+    iterations = 150_000
+    before = server.executors()
+    answer = server.infer("chain", X, {"iterations": iterations, "timeout": 100_000})
+    assert_error(answer, 504, "deadline", "function chain", "'link'")
+    assert server.executors() == before, "the executor was killed where its gate would have done"
+    assert server.infer("chain", X).status == 200
+
+
+def test_no_compile_in_an_executor(make_server):
+    server = make_server(config="devices: [{name: cpu0, driver: opencl, cores: [0], memory: 1GiB}]")
+    for name in ("saxpy", "copy", "sgemm"):
+        server.deploy(name)
+    deploy(server, "affine")
+    before = set(children_of(server.process.pid))
+    for n in (1, 63, 64, 1000, 70_000):
+        inputs = saxpy_inputs(n)
+        assert server.infer("saxpy", inputs).status == 200
+        assert server.infer("copy", {"input": np.zeros(n, np.uint8)}).status == 200
+    a, b = np.ones((33, 17), np.float32), np.ones((17, 65), np.float32)
+    np.testing.assert_allclose(server.infer("sgemm", {"a": a, "b": b}).outputs["c"], a @ b)
+    [executor] = server.executors()
+    # A compile would leave the program's bitcode, or a second variant, in the executor's cache folder.
+    environment = dict(item.split("=", 1) for item in
+                       open(f"/proc/{executor}/environ", encoding="utf-8").read().split("\0") if "=" in item)
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(environment["HOME"]) for name in names]
+    assert files and not [name for name in files if name.endswith((".bc", ".ll", ".o"))], files
+    assert set(children_of(server.process.pid)) == before
+
+
+def affine_result(x, scale=1.0):
+    w = np.load(FUNCTIONS / "affine" / "w.npy")
+    b = np.fromfile(FUNCTIONS / "affine" / "b.bin", np.float32)
+    return scale * (x @ w.T + b)
+
+
+@pytest.mark.parametrize("in_place", ["true", "false"])
+def test_constants_scratch_and_zero(make_server, in_place):
+    server = make_server(config=f"devices: [{{name: cpu0, driver: opencl, cores: [0], memory: 1GiB, in_place: {in_place}}}]")
+    deploy(server, "affine")
+    numbers = np.random.default_rng(3)
+    for batch in (1, 4, 64, 4, 1):
+        x = numbers.random((batch, 64), np.float32)
+        answer = server.infer("affine", {"x": x}, {"scale": 0.5})
+        assert answer.status == 200, answer.body
+        np.testing.assert_allclose(answer.outputs["y"], affine_result(x, 0.5), rtol=1e-4, atol=1e-5)
+        assert answer.outputs["count"][0] == 64 * batch, "zero: true did not zero"
+
+
+def test_two_devices_at_once(make_server):
+    server = make_server(config="devices: [{name: cpu0, cores: [0], memory: 1GiB}, {name: cpu1, cores: [1], memory: 1GiB}]")
+    server.deploy("spin")
+    data = {"input": np.arange(16384, dtype=np.float32)}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for answer in pool.map(lambda _: server.infer("spin", data), range(32)):
+            assert answer.status == 200, answer.body
+            np.testing.assert_array_equal(answer.outputs["output"], data["input"])
+    devices = server.request("GET", "/v1/devices").json["devices"]
+    assert all(device["runs_ended"] > 0 for device in devices), devices
+
+
+def test_bad_requests_change_nothing(server):
+    server.deploy("saxpy")
+    inputs = saxpy_inputs()
+    good = inputs["x"]
+    cases = [
+        ({"x": good.astype(np.float64), "y": good}, {}, "FP64"),
+        ({"x": good[:10], "y": good}, {}, ""),
+        ({"x": good}, {}, "'y'"),
+        ({"x": good, "y": good, "yy": good}, {}, "'yy'"),
+        ({"x": good, "y": good}, {"alfa": 1.0}, "did you mean 'alpha'"),
+    ]
+    for tensors, parameters, text in cases:
+        assert_error(server.infer("saxpy", tensors, parameters), 400, "invalid", text)
+    assert_error(server.infer("saxpi", inputs), 404, "not_found", "did you mean 'saxpy'")
+    answer = server.infer("saxpy", inputs)
+    np.testing.assert_allclose(answer.outputs["z"], inputs["x"] + inputs["y"], rtol=1e-6)
+
+
+def test_a_builder_that_takes_too_long_or_crashes_is_a_failed_deploy(make_server):
+    server = make_server(binary_cache=False)
+    files = folder_files(FUNCTIONS / "broken")
+    files["broken.cl"] = b"""
+      float again(float x); float again(float x) { return x > 1 ? again(x - 1) + 1 : x; }
+      __kernel void broken(__global const float* x, __global float* z) { z[get_global_id(0)] = again(x[get_global_id(0)]); }
+    """
+    answer = server.deploy("broken", files)
+    assert_error(answer, 400, "invalid", "function broken")
+    assert not [pid for pid in children_of(server.process.pid) if "builder" in command_of(pid)]
+    assert server.deploy("saxpy").status == 201
+    assert server.infer("saxpy", saxpy_inputs()).status == 200
