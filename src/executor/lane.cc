@@ -80,6 +80,8 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   ended.taken_ns = taken.ns;
   const uint64_t before_ns = queue_->device_time_ns();
   first_start_ns_ = last_end_ns_ = 0;
+  is_confirmed_ = false;
+  scale_ = 1;
   Status status = execute(command, ended);
   // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
   if (!in_flight_.empty()) {
@@ -268,7 +270,11 @@ Result<bool> Lane::pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns) {
   }
   const uint64_t depth_ns = gate.depth_ns.load(std::memory_order_relaxed);
   const uint32_t depth = std::max(1U, gate.depth.load(std::memory_order_relaxed));
-  if (in_flight_.size() >= depth || (in_flight_.size() >= 2 && in_flight_ns_ + expected_ns > depth_ns))
+  // What a launch takes depends on its scalars too, so a prediction counts only once this run has confirmed it: until
+  // its first launch ended two are in flight at most, and from then on all are scaled by how that one came out.
+  const double in_flight_ns = static_cast<double>(in_flight_ns_ + expected_ns) * scale_;
+  if (in_flight_.size() >= depth ||
+      (in_flight_.size() >= 2 && (!is_confirmed_ || in_flight_ns > static_cast<double>(depth_ns))))
     QUERN_TRY(retire(ready, std::max<size_t>(1, in_flight_.size() / 2)));
   return true;
 }
@@ -294,7 +300,10 @@ Status Lane::retire(Ready& ready, size_t keep) {
     const InFlight& done = in_flight_.front();
     if (done.expected_ns > 0) {
       if (const auto time = queue_->timing(done.point)) {
-        ready.expected_ns[done.launch] = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
+        const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
+        scale_ = static_cast<double>(took_ns) / static_cast<double>(done.expected_ns);
+        is_confirmed_ = true;
+        ready.expected_ns[done.launch] = took_ns;
         if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
         last_end_ns_ = time->end_ns;
       }

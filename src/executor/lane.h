@@ -85,6 +85,8 @@ class Lane {
   std::vector<std::byte*> host_;          ///< per buffer: where its tensor lies in the arena
   std::vector<hal::Argument> arguments_;  ///< used again for every launch
   int64_t first_start_ns_ = 0, last_end_ns_ = 0;
+  bool is_confirmed_ = false;  ///< a launch of this run has ended
+  double scale_ = 1;           ///< how long the last launch took against what was expected of it
 };
 
 }  // namespace quern::executor

@@ -23,10 +23,12 @@ constexpr auto kExamples = R"(Examples:
 
 `quern COMMAND --help` shows what a command takes.)";
 
-// CLI11 puts the footer of the program below every subcommand's help too, unless that has one of its own.
-void end_inherited_footers(CLI::App& app) {
+// CLI11 puts the footer of the program below every subcommand's help too, unless that has one of its own, and ends no
+// footer with a line break.
+void end_footers(CLI::App& app) {
   for (auto* command : app.get_subcommands([](CLI::App*) { return true; }))
-    if (command->get_footer() == kExamples) command->footer("");
+    command->footer(command->get_footer() == kExamples ? "" : command->get_footer() + "\n");
+  app.footer(std::string(kExamples) + "\n");
 }
 
 // What is most likely meant by a first word that is no command: CLI11 only says that it was not expected.
@@ -60,7 +62,7 @@ int run(int count, char** words) {
   add_version(app, work);
   add_executor(app, work);
   add_builder(app, work);
-  end_inherited_footers(app);
+  end_footers(app);
   if (count < 2) {
     fmt::print("{}", app.help());
     return kUsage;

@@ -24,7 +24,8 @@ kernel void suite_index(global uint* out, uint width, uint height) {
   cell[3] = get_global_offset(0);
 }
 ulong bits(ulong value, uint size) { return size == 8 ? value : value & ((1ul << (8 * size)) - 1); }
-kernel void suite_scalars(global ulong* out, char a, uchar b, short c, ushort d, int e, uint f, long g, ulong h, float i) {
+kernel void suite_scalars(global ulong* out, char a, uchar b, short c, ushort d, int e, uint f, long g, ulong h,
+                          float i) {
   out[0] = bits((ulong)a, 1), out[1] = b, out[2] = bits((ulong)c, 2), out[3] = d;
   out[4] = bits((ulong)e, 4), out[5] = f, out[6] = g, out[7] = h, out[8] = as_uint(i);
 }
