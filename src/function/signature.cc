@@ -47,7 +47,8 @@ std::string plain_type(std::string text) {
   };
   for (std::string_view word : {"const ", "volatile ", "restrict ", "__global ", "__constant ", "__local ", "signed "})
     if (word != "signed " || text.find("unsigned ") == text.npos) drop(word);
-  if (const size_t at = text.find("unsigned "); at != text.npos) text.replace(at, 9, "u");
+  // Keeps the u of "unsigned "; erase, because GCC 12 sees an overlap in string::replace that is not there.
+  if (const size_t at = text.find("unsigned "); at != text.npos) text.erase(at + 1, 8);
   std::erase(text, ' ');
   return text;
 }
