@@ -16,8 +16,9 @@ make_venv() {  # /usr/bin/python3: the one whose numpy and pytest Debian install
   local venv="$root/build/venv" wants="$root/tests/requirements.txt"
   cmp -s "$wants" "$venv/.requirements" && return
   say "making build/venv with clients from PyPI"
-  if /usr/bin/python3 -m venv --clear --system-site-packages "$venv" > "$root/build/venv.log" 2>&1 &&
-    "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 30 -r "$wants" >> "$root/build/venv.log" 2>&1; then
+  if { /usr/bin/python3 -m venv --clear --system-site-packages "$venv" &&
+    "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 30 -r "$wants"; } \
+    > "$root/build/venv.log" 2>&1; then
     cp "$wants" "$venv/.requirements"
   else
     say "PyPI is out of reach (build/venv.log says why): tests of tritonclient are skipped"
@@ -50,7 +51,7 @@ run_tests() {
     elif ctest --test-dir "$folder" -N -R "^$name(/|\$)" | grep -q 'Test *#'; then
       units+=("$name")
     else
-      die "test $name: there is neither tests/test_$name.py nor a unit test of that name (ctest --test-dir build/$preset -N lists them)"
+      die "test $name: neither tests/test_$name.py nor a unit test of that name (ctest --test-dir build/$preset -N)"
     fi
   done
   local marks="not long"

@@ -24,8 +24,7 @@ inline std::span<const std::byte> as_bytes_of(std::string_view text) {
 class ByteWriter {
  public:
   template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void put(T value) {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void put(T value) {
     raw({reinterpret_cast<const std::byte*>(&value), sizeof value});
   }
   void put_text(std::string_view text) {
@@ -49,8 +48,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  T get() {
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) T get() {
     if constexpr (std::is_same_v<T, bool>) return get<uint8_t>() != 0;  // any other byte is no bool
     T value{};
     if (auto piece = raw(sizeof(T)); ok_) std::memcpy(&value, piece.data(), sizeof(T));

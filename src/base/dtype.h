@@ -25,11 +25,11 @@ enum class Dtype : uint8_t {
 };
 constexpr int kDtypes = 13;
 
-uint32_t size_of(Dtype dtype);                           ///< bytes of one element
-std::string_view name_of(Dtype dtype);                   ///< "fp32"
-std::string_view protocol_name_of(Dtype dtype);          ///< "FP32"
-std::string_view npy_name_of(Dtype dtype);               ///< "<f4"; bf16 has none: ""
-std::optional<Dtype> dtype_of(std::string_view name);    ///< from "fp32"
+uint32_t size_of(Dtype dtype);                         ///< bytes of one element
+std::string_view name_of(Dtype dtype);                 ///< "fp32"
+std::string_view protocol_name_of(Dtype dtype);        ///< "FP32"
+std::string_view npy_name_of(Dtype dtype);             ///< "<f4"; bf16 has none: ""
+std::optional<Dtype> dtype_of(std::string_view name);  ///< from "fp32"
 std::optional<Dtype> dtype_of_protocol(std::string_view name);
 std::optional<Dtype> dtype_of_npy(std::string_view name);
 bool is_float(Dtype dtype);

@@ -91,9 +91,8 @@ class [[nodiscard]] Status {
 
 #define QUERN_JOIN2(a, b) a##b
 #define QUERN_JOIN(a, b) QUERN_JOIN2(a, b)
-#define QUERN_TRY_STATUS(result, expression)   \
-  if (auto result = (expression); !result.ok()) \
-  return std::move(result).error()
+#define QUERN_TRY_STATUS(result, expression) \
+  if (auto result = (expression); !result.ok()) return std::move(result).error()
 #define QUERN_TRY_VALUE(result, declaration, expression) \
   auto result = (expression);                            \
   if (!result.ok()) return std::move(result).error();    \

@@ -16,10 +16,14 @@ struct Product {
 
 char letter_of(hal::AddressSpace space) {
   switch (space) {
-    case hal::AddressSpace::kGlobal: return 'g';
-    case hal::AddressSpace::kConstant: return 'c';
-    case hal::AddressSpace::kLocal: return 'l';
-    case hal::AddressSpace::kPrivate: break;
+    case hal::AddressSpace::kGlobal:
+      return 'g';
+    case hal::AddressSpace::kConstant:
+      return 'c';
+    case hal::AddressSpace::kLocal:
+      return 'l';
+    case hal::AddressSpace::kPrivate:
+      break;
   }
   return 'p';
 }
@@ -73,8 +77,8 @@ Status answer(ipc::Channel& channel, const Result<Product>& product) {
   built.ok = product.ok();
   std::vector<os::Fd> memories;
   const Bytes none(1);  // a memory has at least one byte
-  const auto details = product.ok() ? std::span<const std::byte>(product->signatures)
-                                    : as_bytes_of(product.error().text);
+  const auto details =
+      product.ok() ? std::span<const std::byte>(product->signatures) : as_bytes_of(product.error().text);
   if (product.ok()) {
     built.build_key = product->build_key;
     built.size_bytes = product->binary.size();

@@ -13,10 +13,14 @@ namespace {
 std::string fault_text(const RunReport& run) {
   switch (run.signal) {
     case SIGSEGV:
-    case SIGBUS: return fmt::format("touched memory that is not its own (at {:#x}); check its indices", run.address);
-    case SIGILL: return "ran an instruction this device does not have; check its options";
-    case SIGABRT: return "was aborted by the driver; check its local and private memory";
-    default: return "took its executor with it";
+    case SIGBUS:
+      return fmt::format("touched memory that is not its own (at {:#x}); check its indices", run.address);
+    case SIGILL:
+      return "ran an instruction this device does not have; check its options";
+    case SIGABRT:
+      return "was aborted by the driver; check its local and private memory";
+    default:
+      return "took its executor with it";
   }
 }
 
@@ -31,29 +35,36 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
     case End::kFailed:
       if (run.error) return {run.error->code, fmt::format("{}: {}", function, run.error->text)};
       return error(fmt::format("{}: its run failed", function));
-    case End::kFaulted: return error(fmt::format("{}: {} {}", function, kernel, fault_text(run)));
+    case End::kFaulted:
+      return error(fmt::format("{}: {} {}", function, kernel, fault_text(run)));
     case End::kDeadlineQueued:
       return error(fmt::format("{}: waited longer than its timeout of {}; raise it, or call less at once", function,
                                to_string(call.timeout)));
     case End::kDeadlineRunning:
       return error(fmt::format("{}: {} had not ended within the limit of {}; raise the limit, or split the kernel",
                                function, kernel, to_string(std::min(call.timeout, call.device_time))));
-    case End::kCancelled: return error(fmt::format("{}: the call was cancelled", function));
+    case End::kCancelled:
+      return error(fmt::format("{}: the call was cancelled", function));
     case End::kQueueFull:
-      return error(fmt::format("{}: too many requests of tenant {} are waiting; retry later", function,
-                               call.tenant->name));
+      return error(
+          fmt::format("{}: too many requests of tenant {} are waiting; retry later", function, call.tenant->name));
     case End::kTooLarge:
       return error(fmt::format("{}: needs {} of device memory, more than any device has", function,
                                show_bytes(call.plan->plan.memory_bytes)));
-    case End::kNoDevice: return error(fmt::format("{}: no device is up; retry later", function));
+    case End::kNoDevice:
+      return error(fmt::format("{}: no device is up; retry later", function));
     case End::kQuarantined:
-      return error(fmt::format("{}: is quarantined, since it killed its executor again and again; deploy a mended "
-                               "version, or retry later", function));
+      return error(
+          fmt::format("{}: is quarantined, since it killed its executor again and again; deploy a mended "
+                      "version, or retry later",
+                      function));
     case End::kLost:
-      return error(fmt::format("{}: its executor died under it each time, through no fault of its own; retry later",
-                               function));
-    case End::kRemoved: return error(fmt::format("{}: was removed while the call waited", function));
-    case End::kDone: break;
+      return error(
+          fmt::format("{}: its executor died under it each time, through no fault of its own; retry later", function));
+    case End::kRemoved:
+      return error(fmt::format("{}: was removed while the call waited", function));
+    case End::kDone:
+      break;
   }
   return internal(fmt::format("{}: ended well, and yet has an error", function));
 }

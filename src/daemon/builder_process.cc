@@ -24,7 +24,8 @@ struct Folder {
 };
 
 Result<Bytes> copy_out(const os::Fd& fd, uint64_t size, uint64_t most) {
-  if (size > most) return invalid(fmt::format("builder: its answer has {}; at most {} are taken", show_bytes(size), show_bytes(most)));
+  if (size > most)
+    return invalid(fmt::format("builder: its answer has {}; at most {} are taken", show_bytes(size), show_bytes(most)));
   QUERN_TRY(os::check_sealed(fd, size));
   QUERN_TRY(const os::Mapping mapping, os::map(fd, size, false));
   return Bytes(mapping.bytes().begin(), mapping.bytes().end());
@@ -82,7 +83,8 @@ Result<BuiltProgram> build_program(ipc::BuildFrame frame, const std::string& cac
     const Duration left = due - os::now();
     if (left.ns <= 0)
       return Error{ErrorCode::kDeadline, fmt::format("builder: the compiler had not ended after {}; make the program "
-                                                     "smaller", to_string(limit))};
+                                                     "smaller",
+                                                     to_string(limit))};
     const std::vector<uint64_t> ready = poller.wait(left);
     for (uint64_t source : ready) {
       if (source == kStop) return unavailable("builder: the server is stopping");

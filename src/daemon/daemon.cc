@@ -118,7 +118,9 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   self->deployer_ = std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
                                                std::move(stop), self->registry_, self->gone_);
   QUERN_TRY(self->deployer_->recover());
-  *self->gone_ = [runner = self->runner_.get()](uint64_t function) { (void)runner->post(FunctionGoneMessage{function}); };
+  *self->gone_ = [runner = self->runner_.get()](uint64_t function) {
+    (void)runner->post(FunctionGoneMessage{function});
+  };
   self->runner_->start();
   self->deployer_->start();
   return std::unique_ptr<Daemon>(std::move(self));
@@ -182,8 +184,7 @@ bool LiveDaemon::is_ready() const {
                                   [](const auto& device) { return device->is_up.load(); });
 }
 
-void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar,
-                        std::function<void(Result<Deployed>)> done) {
+void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) {
   deployer_->deploy(tenant.name, std::move(name), std::move(tar), std::move(done));
 }
 

@@ -56,7 +56,7 @@ class Call {
  public:
   virtual ~Call() = default;
 
-  std::string id;  ///< as in `Quern-Request`
+  std::string id;                   ///< as in `Quern-Request`
   std::vector<CallTensor> inputs;   ///< in the order of the request
   std::vector<CallTensor> outputs;  ///< in the order of the manifest; bytes mean something once it ended well
   std::optional<Error> error;
@@ -66,13 +66,13 @@ class Call {
 
 /// What a request says beside its tensors.
 struct CallOptions {
-  std::optional<Duration> timeout;   ///< the function's if absent
-  std::optional<uint8_t> priority;   ///< the function's if absent
+  std::optional<Duration> timeout;  ///< the function's if absent
+  std::optional<uint8_t> priority;  ///< the function's if absent
 };
 
 struct Deployed {
   FunctionRef function;
-  bool is_new = true;                  ///< false: the same version was current already
+  bool is_new = true;  ///< false: the same version was current already
   std::vector<std::string> warnings;
 };
 

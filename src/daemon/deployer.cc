@@ -106,7 +106,8 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
   Deployed deployed;
   collect_warnings(parsed.mistakes, deployed.warnings);
   QUERN_TRY(auto function, assemble(job.tenant, *std::move(parsed.manifest), files, deployed.warnings));
-  if (const DeployedRef current = registry_.current(job.tenant, job.name); current && current->version == function->version) {
+  if (const DeployedRef current = registry_.current(job.tenant, job.name);
+      current && current->version == function->version) {
     deployed.is_new = false;
     function->created_at = current->created_at;
   }
@@ -212,8 +213,8 @@ Result<BinaryContent> Deployer::build(const DeviceRecord& device, const Manifest
     return Error{built.error().code, fmt::format("function {}: its program does not build for device {}:\n{}",
                                                  manifest.name, device.config.name, built.error().text)};
   if (built->build_key != device.caps.build_key)
-    return internal(fmt::format("builder: built for '{}' where '{}' was asked for", built->build_key,
-                                device.caps.build_key));
+    return internal(
+        fmt::format("builder: built for '{}' where '{}' was asked for", built->build_key, device.caps.build_key));
   return BinaryContent{std::move(built->binary), ipc::encode(built->signatures)};
 }
 

@@ -35,8 +35,10 @@ Result<std::vector<DeviceConfig>> discover_devices(const std::string& cache_fold
     process.kill();
     (void)process.wait(Duration::forever());
     const std::string words = os::read_available(log.first, 2048);
-    return unavailable(fmt::format("devices: OpenCL shows none: {}; install a driver (pocl-opencl-icd for the CPU) or "
-                                   "name devices in quern.yaml", words.empty() ? received.error().text : words));
+    return unavailable(
+        fmt::format("devices: OpenCL shows none: {}; install a driver (pocl-opencl-icd for the CPU) or "
+                    "name devices in quern.yaml",
+                    words.empty() ? received.error().text : words));
   }
   std::vector<DeviceConfig> devices;
   for (const auto& device : found->devices)

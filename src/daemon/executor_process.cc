@@ -84,8 +84,8 @@ Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::start(const DeviceConf
     self->open_gate(i);
   }
   ipc::Start start;
-  start.device = {device.driver, device.index, {device.cores.begin(), device.cores.end()}, device.memory_bytes,
-                  device.in_place, cache_folder};
+  start.device = {device.driver,       device.index,    {device.cores.begin(), device.cores.end()},
+                  device.memory_bytes, device.in_place, cache_folder};
   start.lanes = lanes;
   QUERN_TRY(self->channel_.send(start, fds));
   return self;
@@ -143,8 +143,12 @@ Result<bool> ExecutorProcess::take_frame() {
         it->second.state = State::kLoaded;
       }
       break;
-    case Kind::kObject: by_id(objects_); break;
-    case Kind::kProgram: by_id(programs_); break;
+    case Kind::kObject:
+      by_id(objects_);
+      break;
+    case Kind::kProgram:
+      by_id(programs_);
+      break;
     case Kind::kPlan:
       if (auto it = plans_.find(loaded->id); it != plans_.end()) {
         if (loaded->ok) {
@@ -185,8 +189,8 @@ void ExecutorProcess::take_log() {
   if (last_words_.size() > kLastWords) last_words_.erase(0, last_words_.size() - kLastWords);
 }
 
-Result<bool> ExecutorProcess::require(const DeployedFunction& function, const CachedPlanRef& plan,
-                                      const Binary& binary, std::span<const ipc::Block> blocks) {
+Result<bool> ExecutorProcess::require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
+                                      std::span<const ipc::Block> blocks) {
   if (!failed_plans_.empty() && !plans_.contains(plan->id))
     if (auto failed = failed_plans_.extract(plan->id)) return std::move(failed.mapped());
   bool all_there = true;
@@ -212,14 +216,13 @@ Status ExecutorProcess::require_segment(const std::shared_ptr<ipc::Segment>& seg
       ++it;
       continue;
     }
-    for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
-      QUERN_TRY(push(lane, ipc::ForgetSegmentCommand{it->first}));
+    for (uint32_t lane = 0; lane < lanes_.size(); ++lane) QUERN_TRY(push(lane, ipc::ForgetSegmentCommand{it->first}));
     QUERN_TRY(channel_.send(ipc::UnmapSegment{it->first}));
     it = segments_.erase(it);
   }
   const int fd = segment->fd.get();
-  QUERN_TRY(channel_.send(
-      ipc::MapSegment{segment->id, static_cast<uint8_t>(segment->direction), segment->size_bytes}, {&fd, 1}));
+  QUERN_TRY(channel_.send(ipc::MapSegment{segment->id, static_cast<uint8_t>(segment->direction), segment->size_bytes},
+                          {&fd, 1}));
   segments_[segment->id] = {State::kLoading, segment};
   return {};
 }
@@ -284,8 +287,10 @@ void ExecutorProcess::evict(uint64_t plan) {
 void ExecutorProcess::release(std::map<std::string, Item>& items, const std::string& hash, bool is_program) {
   const auto it = items.find(hash);
   if (it == items.end() || --it->second.uses > 0) return;
-  if (is_program) (void)channel_.send(ipc::DropProgram{it->second.id});
-  else (void)channel_.send(ipc::DropObject{it->second.id});
+  if (is_program)
+    (void)channel_.send(ipc::DropProgram{it->second.id});
+  else
+    (void)channel_.send(ipc::DropObject{it->second.id});
   items.erase(it);
 }
 

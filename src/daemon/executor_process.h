@@ -25,11 +25,11 @@ namespace quern::daemon {
 /// How an executor went.
 struct ExecutorEnd {
   os::Exit exit;
-  uint32_t signal = 0;          ///< that a kernel's fault raised, as its handler recorded; 0: none
+  uint32_t signal = 0;  ///< that a kernel's fault raised, as its handler recorded; 0: none
   uint64_t address = 0;
-  uint64_t program = 0;         ///< whose code faulted; 0: unknown
+  uint64_t program = 0;  ///< whose code faulted; 0: unknown
   uint32_t entry = 0;
-  std::string last_words;       ///< the end of what it wrote to its log
+  std::string last_words;  ///< the end of what it wrote to its log
 };
 
 /// The daemon's side of one executor: the process, its rings and gates, and what was put into it. Belongs to the
@@ -92,7 +92,7 @@ class ExecutorProcess {
   struct PlanItem {
     State state = State::kLoading;
     uint64_t function = 0;
-    std::string program;                ///< hash
+    std::string program;                 ///< hash
     std::vector<std::string> constants;  ///< hashes
     uint64_t memory_bytes = 0;
     uint32_t pins = 0;

@@ -29,8 +29,8 @@ struct Binary {
 
 /// A deployed version with all that running it takes.
 struct DeployedFunction : Function {
-  std::map<std::string, Binary> binaries;    ///< by build key of the device
-  std::vector<HostObjectRef> constants;      ///< per buffer of the manifest; null where it is none
+  std::map<std::string, Binary> binaries;  ///< by build key of the device
+  std::vector<HostObjectRef> constants;    ///< per buffer of the manifest; null where it is none
 
   /// The plan of a request; made once per key and kept, kMostPlans of them.
   Result<CachedPlanRef> plan_for(const Binding& binding) const;

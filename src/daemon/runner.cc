@@ -116,7 +116,7 @@ void Runner::serve() {
 
     bool sleep = !mailbox_.maybe_filled();
     for (uint64_t key : active_) sleep = executors_.at(key).process->prepare_sleep() && sleep;
-    const Duration limit = !sleep                 ? Duration{0}
+    const Duration limit = !sleep                  ? Duration{0}
                            : wake == Time::never() ? Duration::forever()
                                                    : std::max(Duration{0}, wake - os::now());
     const std::vector<uint64_t> ready = poller_.wait(limit);
@@ -179,10 +179,17 @@ void Runner::look_at(uint64_t which) {
         for (uint64_t run : runs) try_push(run);
       }
       break;
-    case kWake: drain_events(key); break;
-    case kEnd: lose(key); break;
-    case kLog: it->second.process->take_log(); break;
-    case kMailbox: break;
+    case kWake:
+      drain_events(key);
+      break;
+    case kEnd:
+      lose(key);
+      break;
+    case kLog:
+      it->second.process->take_log();
+      break;
+    case kMailbox:
+      break;
   }
 }
 

@@ -86,8 +86,8 @@ class Runner {
     uint64_t device = 0;
     std::optional<sched::ExecutorId> id;  ///< nothing: blank, waiting for its domain
     Time greeting_due;
-    std::set<uint64_t> runs;         ///< that the core put on it
-    std::deque<uint64_t> pushed;     ///< of those, in the lanes, oldest first
+    std::set<uint64_t> runs;      ///< that the core put on it
+    std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
     bool killed_by_us = false;
   };
   struct LiveRun {
@@ -148,9 +148,9 @@ class Runner {
   // Strand only.
   os::Poller poller_;
   sched::Scheduler core_;
-  std::map<uint64_t, Executor> executors_;            ///< by our own key
-  std::map<uint64_t, uint64_t> executor_keys_;        ///< core's id to key
-  std::set<uint64_t> active_;                         ///< executors that may send events
+  std::map<uint64_t, Executor> executors_;      ///< by our own key
+  std::map<uint64_t, uint64_t> executor_keys_;  ///< core's id to key
+  std::set<uint64_t> active_;                   ///< executors that may send events
   std::map<uint64_t, LiveRun> runs_;
   std::map<uint64_t, std::unique_ptr<LiveCall>> calls_;
   std::deque<sched::Event> waiting_events_;

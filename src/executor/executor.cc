@@ -133,13 +133,13 @@ Status serve(Holdings& holdings, ipc::Channel& channel) {
     QUERN_TRY(ipc::Received received, wait_for_frame(channel));
     os::Fd fd = received.fds.empty() ? os::Fd() : std::move(received.fds[0]);
     if (auto* frame = std::get_if<ipc::MapSegment>(&received.frame)) {
-      QUERN_TRY(channel.send(
-          loaded(LoadedKind::kSegment, frame->segment, holdings.map_segment(*frame, std::move(fd)))));
+      QUERN_TRY(
+          channel.send(loaded(LoadedKind::kSegment, frame->segment, holdings.map_segment(*frame, std::move(fd)))));
     } else if (auto* frame = std::get_if<ipc::LoadObject>(&received.frame)) {
       QUERN_TRY(channel.send(loaded(LoadedKind::kObject, frame->object, holdings.load_object(*frame, std::move(fd)))));
     } else if (auto* frame = std::get_if<ipc::LoadProgram>(&received.frame)) {
-      QUERN_TRY(channel.send(
-          loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
+      QUERN_TRY(
+          channel.send(loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
     } else if (auto* frame = std::get_if<ipc::PreparePlan>(&received.frame)) {
       QUERN_TRY(channel.send(loaded(LoadedKind::kPlan, frame->plan, holdings.prepare_plan(*frame, std::move(fd)))));
     } else if (auto* frame = std::get_if<ipc::UnmapSegment>(&received.frame)) {

@@ -109,7 +109,7 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
 }
 
 Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
-  QUERN_TRY(Ready* ready, make_ready(command.plan));
+  QUERN_TRY(Ready * ready, make_ready(command.plan));
   if (command.bindings.size() != ready->plan->bound_buffers ||
       command.scalars.size() != ready->plan->frame.scalars.size())
     return internal(fmt::format("run {}: does not fit its plan", command.run));
@@ -225,9 +225,15 @@ Status Lane::launch_all(Ready& ready, const ipc::RunCommand& command, ipc::RunEn
     arguments_.clear();
     for (const auto& argument : launch.arguments) {
       switch (argument.kind) {
-        case Kind::kBuffer: arguments_.push_back(bound_[argument.index]); break;
-        case Kind::kScalar: arguments_.push_back(Scalar{frame.scalars[argument.index], command.scalars[argument.index]}); break;
-        case Kind::kLocal: arguments_.push_back(hal::LocalMemory{argument.local_bytes}); break;
+        case Kind::kBuffer:
+          arguments_.push_back(bound_[argument.index]);
+          break;
+        case Kind::kScalar:
+          arguments_.push_back(Scalar{frame.scalars[argument.index], command.scalars[argument.index]});
+          break;
+        case Kind::kLocal:
+          arguments_.push_back(hal::LocalMemory{argument.local_bytes});
+          break;
       }
     }
     hal::Launch what;

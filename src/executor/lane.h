@@ -25,8 +25,8 @@ class Lane {
   struct Links {
     const ipc::DaemonPage::Lane& daemon;
     ipc::ExecutorPage::Lane& own;
-    const os::Event& wake;         ///< the daemon signals it after a command or a grant
-    const os::Event& daemon_wake;  ///< signalled after an event, if the daemon sleeps
+    const os::Event& wake;              ///< the daemon signals it after a command or a grant
+    const os::Event& daemon_wake;       ///< signalled after an event, if the daemon sleeps
     std::atomic<uint32_t>& busy_lanes;  ///< of this executor: nobody spins while a neighbour's kernel needs the core
   };
 
@@ -39,9 +39,9 @@ class Lane {
   /// What this lane keeps for a plan: kernels with their arguments, scratch, and device copies where not in place.
   struct Ready {
     std::shared_ptr<PreparedPlan> plan;
-    std::vector<std::unique_ptr<hal::Kernel>> kernels;         ///< one per launch: its arguments stay set
-    std::vector<std::shared_ptr<hal::Buffer>> own;             ///< per buffer: scratch, or the device's copy; else null
-    std::vector<uint64_t> expected_ns;                         ///< per launch, as last seen; 0: unknown
+    std::vector<std::unique_ptr<hal::Kernel>> kernels;  ///< one per launch: its arguments stay set
+    std::vector<std::shared_ptr<hal::Buffer>> own;      ///< per buffer: scratch, or the device's copy; else null
+    std::vector<uint64_t> expected_ns;                  ///< per launch, as last seen; 0: unknown
   };
   using ImportKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< segment, offset, size
   struct Import {

@@ -56,11 +56,13 @@ class LaneTest : public testing::Test {
   void prepare(size_t copies, const char* entry = "copy") {
     ipc::PlanFrame plan;
     plan.program = kProgram;
-    plan.buffers = {{ipc::PlanFrame::Role::kInput, false, kBytes, 0}, {ipc::PlanFrame::Role::kOutput, false, kBytes, 0}};
+    plan.buffers = {{ipc::PlanFrame::Role::kInput, false, kBytes, 0},
+                    {ipc::PlanFrame::Role::kOutput, false, kBytes, 0}};
     plan.scalars = {Dtype::kUint32};
     using Kind = ipc::PlanFrame::Argument::Kind;
     ipc::PlanFrame::Launch launch{entry, 1, {16, 1, 1}, {16, 1, 1}, {{Kind::kBuffer, 1, 0}}};
-    if (std::string(entry) == "copy") launch.arguments = {{Kind::kBuffer, 0, 0}, {Kind::kBuffer, 1, 0}, {Kind::kScalar, 0, 0}};
+    if (std::string(entry) == "copy")
+      launch.arguments = {{Kind::kBuffer, 0, 0}, {Kind::kBuffer, 1, 0}, {Kind::kScalar, 0, 0}};
     plan.launches.assign(copies, launch);
     const Bytes bytes = ipc::encode(plan);
     const Status prepared = holdings_->prepare_plan({kPlan, bytes.size()}, *os::immutable_copy("plan", bytes));
@@ -68,8 +70,8 @@ class LaneTest : public testing::Test {
   }
 
   void start() {
-    lane_ = std::move(*Lane::create(*holdings_, {pages_.daemon().lanes[0], pages_.executor().lanes[0], wake_,
-                                                 daemon_wake_, busy_}));
+    lane_ = std::move(
+        *Lane::create(*holdings_, {pages_.daemon().lanes[0], pages_.executor().lanes[0], wake_, daemon_wake_, busy_}));
     thread_ = os::Thread("lane", [this] { ended_ = lane_->serve(); });
   }
 

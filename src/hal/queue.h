@@ -36,6 +36,7 @@ struct Interval {
 
 /// In order. One thread submits. Submitting never waits for the device; each submission returns its point on the
 /// queue's timeline, 1, 2, 3, … Ranges and buffers given to it must live until that point is reached.
+/// kExhausted while kTimingsKept submissions are under way. Empty ranges are kInvalid.
 class Queue {
  public:
   virtual ~Queue() = default;

@@ -57,16 +57,17 @@ Result<Block> Arena::take(uint64_t size_bytes) {
       if (place(room)) return {};
     const uint64_t size = std::max(kSegmentBytes, round_up(need, 2 * kMiB));
     if (rooms.total_bytes + size > most_bytes_)
-      return exhausted(fmt::format("{}: {} more would pass the limit of {} for tensors in flight; retry when others ended",
-                                   name_, show_bytes(size_bytes), show_bytes(most_bytes_)));
+      return exhausted(
+          fmt::format("{}: {} more would pass the limit of {} for tensors in flight; retry when others ended", name_,
+                      show_bytes(size_bytes), show_bytes(most_bytes_)));
     auto segment = std::make_shared<Segment>();
     segment->id = next_segment.fetch_add(1);
     segment->direction = direction_;
     segment->size_bytes = size;
     QUERN_TRY(segment->fd, os::create_shared_memory("quern-" + name_, size));
     QUERN_TRY(segment->mapping, os::map(segment->fd, size, true));
-    QUERN_TRY(os::seal(segment->fd,
-                       direction_ == Direction::kInput ? os::Sealed::kOwnerWrites : os::Sealed::kSizeOnly));
+    QUERN_TRY(
+        os::seal(segment->fd, direction_ == Direction::kInput ? os::Sealed::kOwnerWrites : os::Sealed::kSizeOnly));
     rooms.total_bytes += size;
     rooms.list.push_back({std::move(segment), {{0, size}}, 0});
     place(rooms.list.back());
@@ -80,7 +81,8 @@ void Arena::give_back(const Segment& segment, uint64_t offset, uint64_t size) {
   const uint64_t had = round_up(std::max<uint64_t>(size, 1), kBlockAlignment);
   std::shared_ptr<Segment> dropped;  // unmapped outside the lock
   rooms_.with([&](Rooms& rooms) {
-    auto room = std::find_if(rooms.list.begin(), rooms.list.end(), [&](auto& r) { return r.segment.get() == &segment; });
+    auto room =
+        std::find_if(rooms.list.begin(), rooms.list.end(), [&](auto& r) { return r.segment.get() == &segment; });
     QUERN_CHECK(room != rooms.list.end(), "a block came back to an arena that has no such segment");
     room->used_bytes -= had;
     auto [it, fresh] = room->free.emplace(offset, had);

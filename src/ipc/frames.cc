@@ -16,10 +16,7 @@ constexpr size_t kLongestText = 16 * 1024, kLongestSource = size_t{16} << 20;
 struct Writer {
   ByteWriter& to;
   template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void operator()(T& value) {
-    to.put(value);
-  }
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void operator()(T& value) { to.put(value); }
   void operator()(std::string& text, size_t = kLongestText) { to.put_text(text); }
   void operator()(Size3& sizes) {
     for (uint64_t& size : sizes) to.put(size);
@@ -35,10 +32,7 @@ struct Reader {
   ByteReader& from;
   void operator()(bool& value) { value = from.get<uint8_t>() != 0; }  // any other byte in a bool would be undefined
   template <class T>
-    requires(std::is_arithmetic_v<T> || std::is_enum_v<T>)
-  void operator()(T& value) {
-    value = from.get<T>();
-  }
+  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void operator()(T& value) { value = from.get<T>(); }
   void operator()(std::string& text, size_t longest = kLongestText) { text = from.get_text(longest); }
   void operator()(Size3& sizes) {
     for (uint64_t& size : sizes) size = from.get<uint64_t>();
@@ -65,39 +59,65 @@ void fields(V& v, DeviceCaps& c) {
   v(c.launch_offset), v(c.partitions), v(c.overlap), v(c.fault_scope), v(c.timestamps);
 }
 template <class V>
-void fields(V& v, Start& s) { fields(v, s.device), v(s.lanes); }
+void fields(V& v, Start& s) {
+  fields(v, s.device), v(s.lanes);
+}
 template <class V>
-void fields(V& v, MapSegment& m) { v(m.segment), v(m.direction), v(m.size_bytes); }
+void fields(V& v, MapSegment& m) {
+  v(m.segment), v(m.direction), v(m.size_bytes);
+}
 template <class V>
-void fields(V& v, UnmapSegment& m) { v(m.segment); }
+void fields(V& v, UnmapSegment& m) {
+  v(m.segment);
+}
 template <class V>
-void fields(V& v, LoadObject& l) { v(l.object), v(l.size_bytes); }
+void fields(V& v, LoadObject& l) {
+  v(l.object), v(l.size_bytes);
+}
 template <class V>
-void fields(V& v, DropObject& d) { v(d.object); }
+void fields(V& v, DropObject& d) {
+  v(d.object);
+}
 template <class V>
-void fields(V& v, LoadProgram& l) { v(l.program), v(l.size_bytes); }
+void fields(V& v, LoadProgram& l) {
+  v(l.program), v(l.size_bytes);
+}
 template <class V>
-void fields(V& v, DropProgram& d) { v(d.program); }
+void fields(V& v, DropProgram& d) {
+  v(d.program);
+}
 template <class V>
-void fields(V& v, PreparePlan& p) { v(p.plan), v(p.size_bytes); }
+void fields(V& v, PreparePlan& p) {
+  v(p.plan), v(p.size_bytes);
+}
 template <class V>
-void fields(V& v, DropPlan& d) { v(d.plan); }
+void fields(V& v, DropPlan& d) {
+  v(d.plan);
+}
 template <class V>
 void fields(V& v, Hello& h) {
   fields(v, h.caps), v.list(h.workers, kMostWorkers, [&](int32_t& worker) { v(worker); });
 }
 template <class V>
-void fields(V& v, Loaded& l) { v(l.kind), v(l.id), v(l.ok), v(l.code), v(l.text); }
+void fields(V& v, Loaded& l) {
+  v(l.kind), v(l.id), v(l.ok), v(l.code), v(l.text);
+}
 template <class V>
-void fields(V& v, Discover& d) { v(d.driver); }
+void fields(V& v, Discover& d) {
+  v(d.driver);
+}
 template <class V>
 void fields(V& v, Discovered& d) {
   v.list(d.devices, 256, [&](auto& f) { v(f.index), v(f.name), v(f.is_gpu), v(f.units), v(f.memory_bytes); });
 }
 template <class V>
-void fields(V& v, Build& b) { v(b.size_bytes); }
+void fields(V& v, Build& b) {
+  v(b.size_bytes);
+}
 template <class V>
-void fields(V& v, Built& b) { v(b.ok), v(b.code), v(b.build_key), v(b.size_bytes), v(b.details_bytes); }
+void fields(V& v, Built& b) {
+  v(b.ok), v(b.code), v(b.build_key), v(b.size_bytes), v(b.details_bytes);
+}
 template <class V>
 void fields(V& v, PlanFrame& p) {
   v(p.program);
@@ -126,11 +146,17 @@ void fields(V& v, RunCommand& r) {
   v.list(r.scalars, kMostScalars, [&](uint64_t& bits) { v(bits); });
 }
 template <class V>
-void fields(V& v, StopCommand& s) { v(s.run); }
+void fields(V& v, StopCommand& s) {
+  v(s.run);
+}
 template <class V>
-void fields(V& v, ForgetPlanCommand& f) { v(f.plan); }
+void fields(V& v, ForgetPlanCommand& f) {
+  v(f.plan);
+}
 template <class V>
-void fields(V& v, ForgetSegmentCommand& f) { v(f.segment); }
+void fields(V& v, ForgetSegmentCommand& f) {
+  v(f.segment);
+}
 template <class V>
 void fields(V& v, RunEnded& r) {
   v(r.run), v(r.ok), v(r.stopped), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/fuzz_main.h"
-
 #include "ipc/frames.h"
 
 using namespace quern;

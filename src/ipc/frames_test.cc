@@ -42,8 +42,7 @@ TEST(Frames, EveryControlFrameComesBackAsItWas) {
 
 TEST(Frames, EveryCutAndEveryAddedByteIsDamage) {
   const Bytes whole = encode(Frame(Hello{{"opencl", "cpu", "key"}, {1, 2, 3}}));
-  for (size_t size = 0; size < whole.size(); ++size)
-    EXPECT_FALSE(decode(std::span(whole).first(size)).ok()) << size;
+  for (size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(decode(std::span(whole).first(size)).ok()) << size;
   Bytes longer = whole;
   longer.push_back(std::byte{0});
   EXPECT_FALSE(decode(longer).ok());

@@ -9,13 +9,13 @@ namespace quern::ipc {
 ///
 /// A grant is written in the order fields, then word; the epoch in the word grows with every grant.
 struct alignas(64) Gate {
-  std::atomic<uint64_t> word{0};        ///< epoch << 1 | open
-  std::atomic<int64_t> from_ns{0};      ///< not before; 0: at once
-  std::atomic<int64_t> until_ns{0};     ///< not after; 0: no end, and then no clock is read
-  std::atomic<uint64_t> depth_ns{0};    ///< most device time in flight
-  std::atomic<uint32_t> depth{0};       ///< most launches in flight, until durations are predicted
-  std::atomic<uint64_t> spin_ns{0};     ///< how long the lane may look for its next command before it sleeps: 0 while
-                                        ///< anybody else wants the core
+  std::atomic<uint64_t> word{0};      ///< epoch << 1 | open
+  std::atomic<int64_t> from_ns{0};    ///< not before; 0: at once
+  std::atomic<int64_t> until_ns{0};   ///< not after; 0: no end, and then no clock is read
+  std::atomic<uint64_t> depth_ns{0};  ///< most device time in flight
+  std::atomic<uint32_t> depth{0};     ///< most launches in flight, until durations are predicted
+  std::atomic<uint64_t> spin_ns{0};   ///< how long the lane may look for its next command before it sleeps: 0 while
+                                      ///< anybody else wants the core
 };
 static_assert(sizeof(Gate) == 64);
 

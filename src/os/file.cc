@@ -21,14 +21,18 @@ namespace {
 Error failed(const std::string& path, const char* what) {
   const std::string text = fmt::format("{}: {}: {}", path, what, strerror(errno));
   switch (errno) {
-    case ENOENT: return not_found(text);
+    case ENOENT:
+      return not_found(text);
     case EACCES:
-    case EPERM: return denied(text);
+    case EPERM:
+      return denied(text);
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-    case ENOMEM: return exhausted(text);
-    default: return internal(text);
+    case ENOMEM:
+      return exhausted(text);
+    default:
+      return internal(text);
   }
 }
 
@@ -94,7 +98,8 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
 Status make_folders(const std::string& path, uint32_t mode) {
   std::error_code problem;
   const bool made = fs::create_directories(path, problem);
-  if (problem) return {Error{ErrorCode::kDenied, fmt::format("{}: {}; name a folder that can be made", path, problem.message())}};
+  if (problem)
+    return {Error{ErrorCode::kDenied, fmt::format("{}: {}; name a folder that can be made", path, problem.message())}};
   if (made) fs::permissions(path, static_cast<fs::perms>(mode), problem);
   return {};
 }

@@ -20,7 +20,8 @@ Status Poller::add(int fd, uint64_t token) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = token;
-  if (epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return internal(fmt::format("epoll_ctl: {}", strerror(errno)));
+  if (epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    return internal(fmt::format("epoll_ctl: {}", strerror(errno)));
   return {};
 }
 

@@ -11,7 +11,6 @@
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/opencl_program.h"
 #include "hal/opencl/opencl_queue.h"
-#include "os/clock.h"
 
 namespace quern::hal::opencl {
 namespace {
@@ -85,22 +84,6 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   return caps;
 }
 
-uint64_t WorkerMeter::used_ns() const {
-  uint64_t used = 0;
-  for (int worker : workers_) used += static_cast<uint64_t>(os::cpu_time_of_thread(worker).ns);
-  return used;
-}
-
-uint64_t WorkerMeter::completed(uint64_t launches, uint64_t most_ns) {
-  return charged_ns_.with([&](uint64_t& charged) {
-    const uint64_t used = used_ns();  // one system call per worker: once per batch of completions, never per launch
-    const uint64_t mine = std::min(used > charged ? used - charged : 0, most_ns);
-    const bool is_idle = under_way_.fetch_sub(launches, std::memory_order_relaxed) == launches;
-    charged = is_idle ? used : charged + mine;
-    return mine;
-  });
-}
-
 OpenclDevice::OpenclDevice(Setup setup)
     : api_(setup.api),
       id_(setup.id),
@@ -111,6 +94,24 @@ OpenclDevice::OpenclDevice(Setup setup)
       cache_folder_(std::move(setup.cache_folder)),
       is_pocl_(platform_name(api_, id_) == kPoclPlatform),
       meter_(workers_) {}
+
+void OpenclDevice::add(OpenclTimeline& timeline) {
+  timelines_.with([&](auto& all) { all.push_back(&timeline); });
+}
+
+void OpenclDevice::remove(OpenclTimeline& timeline) {
+  timelines_.with([&](auto& all) { std::erase(all, &timeline); });
+}
+
+void OpenclDevice::settle() {
+  // What ended in other queues, and nobody asked for yet, has its share. Locks are taken in the order device, timeline,
+  // meter; the lock held here keeps the timelines alive.
+  if (meter_.under_way() > 0)
+    timelines_.with([](auto& all) {
+      for (auto* timeline : all) timeline->advance();
+    });
+  meter_.settle();
+}
 
 Result<std::shared_ptr<Buffer>> OpenclDevice::allocate(uint64_t size_bytes) {
   if (size_bytes == 0) return invalid("buffer: has no bytes");

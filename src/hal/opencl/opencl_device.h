@@ -8,6 +8,7 @@
 
 #include "hal/device.h"
 #include "hal/opencl/api.h"
+#include "hal/opencl/worker_meter.h"
 #include "os/guarded.h"
 
 namespace quern::hal::opencl {
@@ -22,32 +23,7 @@ T device_number(const Api& api, cl_device_id id, cl_device_info what) {
 /// What the device says of itself; `memory_bytes` is the operator's word, or 0.
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes);
 
-/// The CPU time of the workers, divided among the queues whose launches they execute.
-///
-/// Whoever completes launches is charged what the workers used and nobody was charged for yet, at most the wall time
-/// of its launches on as many workers as they have groups. What is left is the work of launches still under way; once
-/// there are none it is the vendor's own (waking up, bookkeeping), and is dropped. Right for launches that overlap no
-/// others; where they do on several workers, the sum is. Any thread.
-class WorkerMeter {
- public:
-  explicit WorkerMeter(std::vector<int> workers) : workers_(std::move(workers)), charged_ns_(used_ns()) {}
-
-  /// Before the launch reaches the vendor.
-  void launched() { under_way_.fetch_add(1, std::memory_order_relaxed); }
-  /// Device time to charge for `launches` that can have used `most_ns` in sum.
-  uint64_t completed(uint64_t launches, uint64_t most_ns);
-  /// Launches that nobody will complete: their queue is gone.
-  void abandoned(uint64_t launches) { under_way_.fetch_sub(launches, std::memory_order_relaxed); }
-
- private:
-  uint64_t used_ns() const;
-
-  // Constant after construction.
-  std::vector<int> workers_;
-  // Each guards itself.
-  std::atomic<uint64_t> under_way_{0};
-  os::Guarded<uint64_t> charged_ns_;  // of what the workers used since they started
-};
+class OpenclTimeline;
 
 class OpenclDevice final : public Device {
  public:
@@ -75,7 +51,13 @@ class OpenclDevice final : public Device {
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
   bool is_pocl() const { return is_pocl_; }
+  /// Whether device time is the CPU time of workers.
+  bool is_metered() const { return caps_.timestamps == Timestamps::kWall; }
   WorkerMeter& meter() { return meter_; }
+  /// The timelines of all queues, as long as they live: CPU time is settled with all of them.
+  void add(OpenclTimeline& timeline);
+  void remove(OpenclTimeline& timeline);
+  void settle();
   void give_back(uint64_t bytes) { used_bytes_ -= bytes; }
 
  private:
@@ -92,6 +74,7 @@ class OpenclDevice final : public Device {
   bool is_pocl_;
   // Each guards itself.
   WorkerMeter meter_;
+  os::Guarded<std::vector<OpenclTimeline*>> timelines_;
   std::atomic<uint64_t> used_bytes_{0};
   std::atomic<uint64_t> buffers_made_{0};
   os::Guarded<std::map<std::string, uint64_t>> unpacked_;  // code files of this process, with their sizes

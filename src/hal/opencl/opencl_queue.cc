@@ -81,7 +81,7 @@ Result<uint64_t> OpenclQueue::launch(const Launch& launch) {
   const auto* offset = reinterpret_cast<const size_t*>(launch.offset.data());
   const auto* global = reinterpret_cast<const size_t*>(launch.global.data());
   const auto* group = local[0] ? reinterpret_cast<const size_t*>(local.data()) : nullptr;
-  const bool is_metered = device_.caps().timestamps == Timestamps::kWall;
+  const bool is_metered = device_.is_metered();
   // With a size of the driver's choice a group has at least one item.
   const uint64_t items = launch.global[0] * launch.global[1] * launch.global[2];
   const uint64_t groups = local[0] ? items / (local[0] * local[1] * local[2]) : items;

@@ -27,21 +27,27 @@ Result<std::unique_ptr<OpenclTimeline>> OpenclTimeline::create(OpenclDevice& dev
   QUERN_TRY(auto woken, os::Event::create());
   std::unique_ptr<OpenclTimeline> timeline(new OpenclTimeline(device, queue, std::move(woken)));
   QUERN_TRY(timeline->find_clock());
+  device.add(*timeline);
   return timeline;
 }
 
 OpenclTimeline::OpenclTimeline(OpenclDevice& device, cl_command_queue queue, os::Event woken)
-    : device_(device), queue_(queue), bell_(std::make_shared<Bell>(std::move(woken))) {
+    : device_(device),
+      queue_(queue),
+      account_(device.meter().open_account()),
+      bell_(std::make_shared<Bell>(std::move(woken))) {
   state_.with([](State& state) { state.slots.resize(Queue::kTimingsKept); });
 }
 
 OpenclTimeline::~OpenclTimeline() {
-  advance();
+  device_.remove(*this);
+  look();
   state_.with([&](State& state) {
     for (auto& slot : state.slots)
       if (slot.event) device_.api().ReleaseEvent(slot.event);
-    device_.meter().abandoned(state.launches_under_way);
+    if (device_.is_metered()) device_.meter().abandoned(state.launches_under_way);
   });
+  device_.meter().close_account(account_);
 }
 
 // PoCL stamps with CLOCK_MONOTONIC_RAW. Of others it is not known: a marker that is queued now tells.
@@ -64,7 +70,7 @@ Status OpenclTimeline::find_clock() {
 Status OpenclTimeline::can_submit() {
   if (failure_->is_set()) return failure_->error();
   if (submitted_ - reached_ < Queue::kTimingsKept) return {};
-  advance();
+  look();
   if (submitted_ - reached_ < Queue::kTimingsKept) return {};
   return exhausted(fmt::format("queue: {} submissions are under way; wait for some", Queue::kTimingsKept));
 }
@@ -96,9 +102,10 @@ Result<Handle<cl_event>> OpenclTimeline::event_of(uint64_t point) {
   });
 }
 
-void OpenclTimeline::advance() {
+bool OpenclTimeline::advance() {
   const Api& api = device_.api();
-  state_.with([&](State& state) {
+  if (failure_->is_set()) return false;
+  return state_.with([&](State& state) {
     uint64_t launches = 0, wall_ns = 0, most_ns = 0;
     while (state.reached < state.submitted) {
       auto& slot = state.slots[(state.reached + 1) % Queue::kTimingsKept];
@@ -137,17 +144,21 @@ void OpenclTimeline::advance() {
       slot.event = nullptr;
       ++state.reached;
     }
-    if (launches > 0) {
-      state.launches_under_way -= launches;
-      state.device_time_ns +=
-          device_.caps().timestamps == Timestamps::kDevice ? wall_ns : device_.meter().completed(launches, most_ns);
-    }
     reached_.store(state.reached, std::memory_order_release);
+    if (launches == 0) return false;
+    state.launches_under_way -= launches;
+    state.wall_ns += wall_ns;
+    if (device_.is_metered()) device_.meter().ended(account_, launches, most_ns);
+    return true;
   });
 }
 
+void OpenclTimeline::look() {
+  if (advance() && device_.is_metered()) device_.settle();
+}
+
 Result<uint64_t> OpenclTimeline::reached() {
-  if (!failure_->is_set()) advance();
+  look();
   if (failure_->is_set()) return failure_->error();
   return reached_.load();
 }
@@ -216,7 +227,8 @@ std::optional<Interval> OpenclTimeline::timing(uint64_t point) {
 }
 
 uint64_t OpenclTimeline::device_time_ns() {
-  return state_.with([](State& state) { return state.device_time_ns; });
+  if (device_.is_metered()) return device_.meter().charged_ns(account_);
+  return state_.with([](State& state) { return state.wall_ns; });
 }
 
 }  // namespace quern::hal::opencl

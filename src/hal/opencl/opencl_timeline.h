@@ -57,6 +57,9 @@ class OpenclTimeline final : public Timeline {
   /// Retained; null if the point was reached.
   Result<Handle<cl_event>> event_of(uint64_t point);
 
+  /// Takes in what has ended; true if launches were among it. Any thread.
+  bool advance();
+
   std::optional<Interval> timing(uint64_t point);
   uint64_t device_time_ns();
   std::shared_ptr<const Failure> failure() const { return failure_; }
@@ -64,7 +67,8 @@ class OpenclTimeline final : public Timeline {
  private:
   OpenclTimeline(OpenclDevice& device, cl_command_queue queue, os::Event woken);
   Status find_clock();
-  void advance();
+  /// Also brings the accounts up to date.
+  void look();
   Status wait_at_most(uint64_t point, Duration limit);
 
   struct Slot {
@@ -80,8 +84,8 @@ class OpenclTimeline final : public Timeline {
     std::vector<Slot> slots;  // by point modulo kTimingsKept
     uint64_t submitted = 0, reached = 0;
     uint64_t launches_under_way = 0;
-    uint64_t device_time_ns = 0;
-    Duration to_steady;  // what turns the device's clock into ours
+    uint64_t wall_ns = 0;  // of all launches, START to END
+    Duration to_steady;    // what turns the device's clock into ours
     Time clock_read;
     std::deque<Dependency> dependencies;
   };
@@ -94,6 +98,7 @@ class OpenclTimeline final : public Timeline {
   // Constant after construction.
   OpenclDevice& device_;
   cl_command_queue queue_;
+  uint64_t account_;  // in the device's meter
   std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
   std::shared_ptr<Bell> bell_;
   // Copies of what the state says, for those who only look.
