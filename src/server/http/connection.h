@@ -2,11 +2,6 @@
 #pragma once
 #include <array>
 #include <atomic>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,24 +13,14 @@
 #include "base/time.h"
 #include "daemon/daemon.h"
 #include "server/error_map.h"
+#include "server/http/asio.h"
 #include "server/http/front.h"
 #include "server/http/functions.h"
 #include "server/http/infer_json.h"
 #include "server/http/request_head.h"
 #include "server/http/router.h"
 
-// GCC 12 sees Asio's frames allocated by aligned_alloc and freed by their own operator delete, and takes that for a
-// mistake (Boost 1.81, awaitable_frame_base). It warns where a coroutine ends, so this lasts to the end of the source.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quern::server {
-
-namespace asio = boost::asio;
-using Executor = asio::io_context::executor_type;
-using Socket = asio::basic_stream_socket<asio::ip::tcp, Executor>;
-template <class T = void>
-using Task = asio::awaitable<T, Executor>;
-constexpr asio::use_awaitable_t<Executor> kAwait;
 
 class Connection;
 
