@@ -321,8 +321,25 @@ void ExecutorProcess::open_gate(uint32_t lane) {
 }
 
 void ExecutorProcess::allow_spin(uint64_t spin_ns) {
-  // The core gives the lowest free lane, so the first is the one that gets the next run of an idle executor.
-  pages_.daemon().lanes[0].gate.spin_ns.store(spin_ns, std::memory_order_relaxed);
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    pages_.daemon().lanes[lane].gate.spin_ns.store(spin_ns, std::memory_order_relaxed);
+}
+
+bool ExecutorProcess::has_events() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.events->empty(); });
+}
+
+void ExecutorProcess::learn(uint64_t plan, Duration round_trip) {
+  const auto it = plans_.find(plan);
+  if (it == plans_.end()) return;
+  // Down at once, up slowly: being early costs a short spin, being late a wake-up.
+  Duration& known = it->second.round_trip;
+  known = known.ns == 0 || round_trip < known ? round_trip : Duration{known.ns + (round_trip.ns - known.ns) / 8};
+}
+
+Duration ExecutorProcess::round_trip(uint64_t plan) const {
+  const auto it = plans_.find(plan);
+  return it == plans_.end() ? Duration{0} : it->second.round_trip;
 }
 
 void ExecutorProcess::unpin(uint64_t plan) {

@@ -69,6 +69,11 @@ class ExecutorProcess {
   Status stop_run(uint32_t lane, uint64_t run);
   void open_gate(uint32_t lane);
   void allow_spin(uint64_t spin_ns);
+  /// Without taking anything: for who spins.
+  bool has_events() const;
+  /// From push to report: a low estimate; 0: never yet.
+  void learn(uint64_t plan, Duration round_trip);
+  Duration round_trip(uint64_t plan) const;
   /// A run of this plan is over: the plan may leave again.
   void unpin(uint64_t plan);
   /// The function is gone: its plans leave when nothing runs them.
@@ -96,6 +101,7 @@ class ExecutorProcess {
     std::vector<std::string> constants;  ///< hashes
     uint64_t memory_bytes = 0;
     uint32_t pins = 0;
+    Duration round_trip;
     bool unwanted = false;
     std::list<uint64_t>::iterator age;
   };

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <string>
 #include <variant>
 #include <vector>
@@ -110,6 +111,8 @@ class Runner {
   Result<uint64_t> start_process(uint64_t device);
   Status wait_for_greetings();
   void serve();
+  std::optional<std::pair<Time, Time>> lone_window() const;
+  bool spin_until(Time until);
   void handle(Message& message);
   void look_at(uint64_t token);
   void drain_events(uint64_t key);
@@ -156,6 +159,7 @@ class Runner {
   std::deque<sched::Event> waiting_events_;
   std::vector<uint64_t> over_;  ///< runs whose end the core is hearing of
   bool stepping_ = false;
+  bool is_realtime_ = false;
   uint64_t next_key_ = 1;
   Time next_wake_ = Time::never();
   std::optional<Time> stop_at_;

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "os/clock.h"
+#include "os/thread.h"
 
 namespace quern::executor {
 namespace {
@@ -61,8 +62,11 @@ Result<bool> Lane::next_command(Bytes& record) {
   if (got) return true;
   if (const uint64_t spin_ns = links_.daemon.gate.spin_ns.load(std::memory_order_relaxed); spin_ns > 0) {
     const Time until = os::now() + Duration{static_cast<int64_t>(spin_ns)};
-    while (commands_.empty() && links_.busy_lanes.load(std::memory_order_relaxed) == 0 && os::now() < until)
-      __builtin_ia32_pause();
+    while (commands_.empty() && os::now() < until) {
+      // A neighbour's kernel comes first: it has this core for as long as it wants it.
+      if (links_.busy_lanes.load(std::memory_order_relaxed) > 0) os::yield();
+      else __builtin_ia32_pause();
+    }
     if (!commands_.empty()) return commands_.pop(record);
   }
   if (commands_.prepare_sleep()) links_.wake.wait(Duration::forever());

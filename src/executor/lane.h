@@ -27,7 +27,7 @@ class Lane {
     ipc::ExecutorPage::Lane& own;
     const os::Event& wake;              ///< the daemon signals it after a command or a grant
     const os::Event& daemon_wake;       ///< signalled after an event, if the daemon sleeps
-    std::atomic<uint32_t>& busy_lanes;  ///< of this executor: nobody spins while a neighbour's kernel needs the core
+    std::atomic<uint32_t>& busy_lanes;  ///< of this executor: a lane that spins gives way to them
   };
 
   static Result<std::unique_ptr<Lane>> create(Holdings& holdings, Links links);

@@ -53,6 +53,13 @@ bool make_realtime() {
   return sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param) == 0;
 }
 
+void make_ordinary() {
+  const sched_param param{};
+  sched_setscheduler(0, SCHED_OTHER, &param);
+}
+
+void yield() { sched_yield(); }
+
 void want_exact_timers() { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 
 int thread_id() { return static_cast<int>(syscall(SYS_gettid)); }

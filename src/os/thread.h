@@ -35,6 +35,12 @@ std::vector<int> allowed_cores();
 /// Real-time (SCHED_FIFO, lowest priority) where permitted; false where not.
 bool make_realtime();
 
+/// Back to an ordinary thread that others may share its core with.
+void make_ordinary();
+
+/// Lets others that want this core run first.
+void yield();
+
 /// Wake-ups by timer as exact as the machine can.
 void want_exact_timers();
 
