@@ -59,7 +59,7 @@ TEST(Report, TableIsForPeople) {
   Report one = report();
   ASSERT_TRUE(judge(one).ok());
   const auto table = table_of(one);
-  EXPECT_THAT(table, HasSubstr("latency   5123  us      5000  1.025    1.0%  <= 1.05  yes"));
+  EXPECT_THAT(table, HasSubstr("latency   5123  us        5000  1.025    1.0%  <= 1.05  yes"));
   EXPECT_THAT(table, HasSubstr("a note"));
 }
 

@@ -36,7 +36,8 @@ IMPURE_SYMBOLS = ("_clock::now", "pthread_", "getenv", "random_device", "fopen",
                   "std::basic_ifstream", "nanosleep", "quern::os::")
 IMPURE_PLAIN = re.compile(r"^\s*U (socket|open|open64|read|write|clock_gettime)(@|$)", re.M)
 # Told apart from words of prose: a call, in the languages of the tests.
-SLEEP = re.compile(r"\b(time\.sleep|asyncio\.sleep|sleep_for|sleep_until|usleep|nanosleep)\s*\(|(^|[;&|]\s*)sleep\s+[0-9]")
+SLEEP = re.compile(r"\b(time\.sleep|asyncio\.sleep|sleep_for|sleep_until|usleep|nanosleep)\s*\("
+                   r"|(^|[;&|]\s*)sleep\s+[0-9]")
 # Spelled in pieces so that this file passes its own check.
 MACHINE_PATH = re.compile(r"(?<![\w.$}~/-])/(" + "|".join(["wo" + "rk", "ho" + "me", "ro" + "ot"]) + r")/[A-Za-z0-9_]")
 LATER = "TO" + "DO"
@@ -162,7 +163,8 @@ class Tidy:
         path = self.src / "README.md"
         if not path.exists():
             if self.src.exists():
-                self.find(self.src / "layers.txt", 1, "src/README.md is missing; one line per folder, in data-path order")
+                self.find(self.src / "layers.txt", 1,
+                          "src/README.md is missing; one line per folder, in data-path order")
             return
         listed = {}
         for number, line in enumerate(path.read_text().splitlines(), 1):

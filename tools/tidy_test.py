@@ -74,7 +74,8 @@ class TidyTest(unittest.TestCase):
 
     def test_purity_by_text(self):
         self.list_folder("sched")
-        self.write("src/sched/a.cc", SPDX + "#include <thread>\n// steady_clock in prose\nstd::unordered_map<int, int> x;\n")
+        self.write("src/sched/a.cc",
+                   SPDX + "#include <thread>\n// steady_clock in prose\nstd::unordered_map<int, int> x;\n")
         self.expect("'<thread>' is banned in sched", "'unordered_' is banned in sched")
 
     def test_purity_by_symbol(self):
