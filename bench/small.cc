@@ -66,9 +66,6 @@ void add_table(const std::vector<Spent>& all, Report& report) {
   for (size_t i = 0; i < all[0].stages.size(); ++i) {
     const std::string& name = all[0].stages[i].first;
     line(name, [&](const Spent& one) { return one.stages[i].second; });
-    if (name != "executor") continue;
-    line("  of it device", [](const Spent& one) { return one.device; });
-    line("  of it driver and executor", [&](const Spent& one) { return one.stages[i].second - one.device; });
   }
   line("outside (sockets, load)", [](const Spent& one) {
     double inside = 0;

@@ -278,7 +278,7 @@ class Ring {
       return internal("spin by the ring: output is not the input");
     prepare_us.push_back(micros_between(from, prepared));
     const daemon::CallTimes& t = ended->times;
-    const std::array moments{t.submitted, t.taken, t.pushed, t.started, t.finished, t.answered};
+    const std::array moments{t.submitted, t.taken, t.pushed, t.read, t.started, t.finished, t.reported, t.answered};
     for (size_t i = 0; i + 1 < moments.size(); ++i) legs_us[i].push_back(micros_between(moments[i], moments[i + 1]));
     device_us.push_back(static_cast<double>(t.device_time_ns) / 1e3);
     return micros;
@@ -286,7 +286,7 @@ class Ring {
 
   // Of every call so far, for the note that says where the time went.
   std::vector<double> prepare_us, device_us;
-  std::array<std::vector<double>, 5> legs_us;
+  std::array<std::vector<double>, 7> legs_us;
 
  private:
   Ring() = default;
@@ -309,9 +309,10 @@ Status ring_latency(const Options& options, Raw& raw, const Layout& layout, cons
   const auto middle = [](const std::vector<double>& all) { return middle_of(all).median; };
   report.notes.push_back(fmt::format(
       "ring_1ms_latency, medians over both kinds in us: prepare {:.1f}, submit {:.1f}, core {:.1f}, ring {:.1f}, "
-      "executor {:.1f} (device {:.1f}), back {:.1f}",
+      "executor {:.1f}, device {:.1f} (accounted {:.1f}), driver {:.1f}, back {:.1f}",
       middle(ring->prepare_us), middle(ring->legs_us[0]), middle(ring->legs_us[1]), middle(ring->legs_us[2]),
-      middle(ring->legs_us[3]), middle(ring->device_us), middle(ring->legs_us[4])));
+      middle(ring->legs_us[3]), middle(ring->legs_us[4]), middle(ring->device_us), middle(ring->legs_us[5]),
+      middle(ring->legs_us[6])));
   return {};
 }
 

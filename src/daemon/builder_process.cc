@@ -14,7 +14,11 @@
 namespace quern::daemon {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kMemoryBytes = 0;  // no limit: their shadow takes terabytes of address space
+#else
 constexpr uint64_t kMemoryBytes = 4 * kGiB;  // LLVM takes 400 MiB of address space before its first kernel
+#endif
 constexpr uint64_t kLargestBinary = 64 * kMiB;
 constexpr uint64_t kLargestDetails = 1 * kMiB;
 

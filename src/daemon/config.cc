@@ -29,9 +29,17 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants"});
+    refuse_unknown(root, file_, {"devices", "tenants", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
+    if (const auto limit = scalar(root, file_, "build_limit")) {
+      const auto parsed = parse_duration(*limit);
+      if (parsed.ok() && parsed->ns > 0)
+        config.build_limit = *parsed;
+      else
+        mistake(root.find("build_limit")->line,
+                fmt::format("build_limit '{}' is no length of time; write one as 60s", limit->substr(0, 32)));
+    }
     return config;
   }
   void mistake(int line, const std::string& text) { mistakes_.emplace_back(line, text); }

@@ -46,7 +46,9 @@ struct CallTensor {
 
 /// Where the time of a call went, as moments of the steady clock; 0 where it did not get that far.
 struct CallTimes {
-  Time submitted, taken, pushed, started, finished, answered;  ///< started, finished: as the executor saw them
+  Time submitted, taken, pushed;           ///< by the caller, by the strand, into the ring
+  Time read, started, finished, reported;  ///< by the lane; on the device; by the lane: as the executor tells
+  Time answered;
   uint64_t device_time_ns = 0;
 };
 

@@ -181,12 +181,13 @@ void ExecutorProcess::woke() {
   wake_.drain();
 }
 
-void ExecutorProcess::take_log() {
+bool ExecutorProcess::take_log() {
   const std::string text = os::read_available(log_, 64 * kKiB);
-  if (text.empty()) return;
+  if (text.empty()) return false;  // it was ready: nothing to read means that nobody can write any more
   os::log_debug("executor {}: {}", pid(), text);
   last_words_ += text;
   if (last_words_.size() > kLastWords) last_words_.erase(0, last_words_.size() - kLastWords);
+  return true;
 }
 
 Result<bool> ExecutorProcess::require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,

@@ -58,7 +58,8 @@ class ExecutorProcess {
   /// Announces that the strand will sleep; false if an event came meanwhile.
   bool prepare_sleep();
   void woke();
-  void take_log();
+  /// False once the other side closed it, which would be ready to read for ever.
+  bool take_log();
 
   /// Sends what this run needs and is not there yet. True if all is there; false if some is on its way; the error if
   /// some cannot be had. Ask again after every frame.

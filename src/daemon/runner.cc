@@ -121,8 +121,10 @@ void Runner::serve() {
 
     bool sleep = !mailbox_.maybe_filled();
     if (const auto window = lone_window(); sleep && window) {
-      if (os::now() >= window->first) sleep = !spin_until(window->second);
-      else wake = std::min(wake, window->first);
+      if (os::now() >= window->first)
+        sleep = !spin_until(window->second);
+      else
+        wake = std::min(wake, window->first);
     }
     for (uint64_t key : active_) sleep = executors_.at(key).process->prepare_sleep() && sleep;
     const Duration limit = !sleep                  ? Duration{0}
@@ -222,7 +224,7 @@ void Runner::look_at(uint64_t which) {
       lose(key);
       break;
     case kLog:
-      it->second.process->take_log();
+      if (!it->second.process->take_log()) poller_.remove(it->second.process->log_fd());
       break;
     case kMailbox:
       break;
@@ -267,9 +269,10 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   LiveRun& run = it->second;
   Executor& executor = executors_.at(key);
   if (!event.ok) run.report.error = Error{event.code, event.text};
-  run.taken = {event.taken_ns};
+  run.read = {event.taken_ns};
   run.started = {event.started_ns};
   run.finished = {event.ended_ns};
+  run.reported = {event.reported_ns};
   run.device_time_ns = event.device_time_ns;
   executor.process->learn(run.plan->id, os::now() - run.pushed_at);
   DeviceRecord& on = device(executor.device);
@@ -535,8 +538,10 @@ void Runner::carry_out(const sched::Answer& action) {
     if (const auto run = runs_.find(action.run->value); run != runs_.end()) {
       report = run->second.report;
       call->times.pushed = run->second.pushed_at;
+      call->times.read = run->second.read;
       call->times.started = run->second.started;
       call->times.finished = run->second.finished;
+      call->times.reported = run->second.reported;
       call->times.device_time_ns = run->second.device_time_ns;
     }
   if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);

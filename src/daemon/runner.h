@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <utility>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -102,7 +102,7 @@ class Runner {
     std::shared_ptr<std::vector<ipc::Block>> blocks;
     bool pinned = false, pushed = false, stopped = false;
     RunReport report;
-    Time taken, started, finished, pushed_at;
+    Time pushed_at, read, started, finished, reported;
     uint64_t device_time_ns = 0;
   };
 

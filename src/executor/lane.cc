@@ -105,6 +105,7 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   links_.own.running_launch.store(ipc::kNoLaunch, std::memory_order_relaxed);
   links_.own.running_run.store(0, std::memory_order_release);
   links_.busy_lanes.fetch_sub(1, std::memory_order_relaxed);
+  ended.reported_ns = os::now().ns;
   ByteWriter writer;
   ipc::encode(ended, writer);
   // Full only if the daemon let kRingBytes of answers lie: it reads one before it sends the next run.

@@ -159,7 +159,8 @@ void fields(V& v, ForgetSegmentCommand& f) {
 }
 template <class V>
 void fields(V& v, RunEnded& r) {
-  v(r.run), v(r.ok), v(r.stopped), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns);
+  v(r.run), v(r.ok), v(r.stopped), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns),
+      v(r.reported_ns);
   v(r.device_time_ns);
 }
 

@@ -218,7 +218,8 @@ struct RunEnded {
   bool ok = true, stopped = false;
   ErrorCode code = ErrorCode::kInternal;
   std::string text;
-  int64_t taken_ns = 0, started_ns = 0, ended_ns = 0;  ///< steady clock: command read, first START, last END
+  /// Steady clock: command read, first START, last END, this report written.
+  int64_t taken_ns = 0, started_ns = 0, ended_ns = 0, reported_ns = 0;
   uint64_t device_time_ns = 0;
 };
 void encode(const RunEnded& ended, ByteWriter& into);

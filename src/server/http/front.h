@@ -27,8 +27,10 @@ struct Stages {
   Stage body;      ///< tensors from the socket
   Stage submit;    ///< until the strand takes it
   Stage core;      ///< until its run is in the ring
-  Stage ring;      ///< until the executor starts it
-  Stage executor;  ///< until the executor ends it
+  Stage ring;      ///< until its lane has it
+  Stage executor;  ///< buffers bound, kernels enqueued, until the first starts
+  Stage device;    ///< until the last kernel ends
+  Stage driver;    ///< until the lane knows of it and reports
   Stage back;      ///< until the strand has it back
   Stage wake;      ///< until the connection's thread has it
   Stage answer;    ///< until the answer is written

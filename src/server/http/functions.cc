@@ -136,10 +136,11 @@ json::object counters_json(const daemon::Counters& counters, const Stages& stage
                       {"executors_started", counters.executors_started},
                       {"executors_lost", counters.executors_lost}};
   out["device_ns"] = stages.device_ns.load(std::memory_order_relaxed);
-  out["stages"] =
-      json::object{{"parse", show(stages.parse)}, {"body", show(stages.body)}, {"submit", show(stages.submit)},
-                   {"core", show(stages.core)},   {"ring", show(stages.ring)}, {"executor", show(stages.executor)},
-                   {"back", show(stages.back)},   {"wake", show(stages.wake)}, {"answer", show(stages.answer)}};
+  out["stages"] = json::object{
+      {"parse", show(stages.parse)},   {"body", show(stages.body)},     {"submit", show(stages.submit)},
+      {"core", show(stages.core)},     {"ring", show(stages.ring)},     {"executor", show(stages.executor)},
+      {"device", show(stages.device)}, {"driver", show(stages.driver)}, {"back", show(stages.back)},
+      {"wake", show(stages.wake)},     {"answer", show(stages.answer)}};
   return out;
 }
 

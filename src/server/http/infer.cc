@@ -160,9 +160,11 @@ Task<Connection::Then> Connection::answer_call(const daemon::Function& function,
   const daemon::CallTimes& times = call->times;
   stages.submit.add(asked, times.taken);
   stages.core.add(times.taken, times.pushed);
-  stages.ring.add(times.pushed, times.started);
-  stages.executor.add(times.started, times.finished);
-  stages.back.add(times.finished, times.answered);
+  stages.ring.add(times.pushed, times.read);
+  stages.executor.add(times.read, times.started);
+  stages.device.add(times.started, times.finished);
+  stages.driver.add(times.finished, times.reported);
+  stages.back.add(times.reported, times.answered);
   stages.wake.add(times.answered, back);
   stages.device_ns.fetch_add(times.device_time_ns, std::memory_order_relaxed);
   if (has_gone_) co_return Then::kClose;
