@@ -245,7 +245,7 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   item.program = binary.object->hash;
   for (const PlannedBuffer& buffer : plan.plan.buffers)
     if (buffer.role == Role::kScratch || !in_place_) item.memory_bytes += buffer.size_bytes * lanes_.size();
-  QUERN_TRY(make_room(item.memory_bytes));
+  make_room(item.memory_bytes);
   QUERN_TRY(load(programs_, *binary.object, true));
   std::map<std::string, uint64_t> object_ids;
   for (const HostObjectRef& constant : function.constants) {
@@ -264,14 +264,13 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   return {};
 }
 
-Status ExecutorProcess::make_room(uint64_t memory_bytes) {
+void ExecutorProcess::make_room(uint64_t memory_bytes) {
   for (auto it = ages_.begin();
        it != ages_.end() && (plans_.size() >= kMostPlans || plan_bytes_ + memory_bytes > caps_->memory_bytes);) {
     const uint64_t plan = *it++;
     const PlanItem& item = plans_.at(plan);
     if (item.pins == 0 && item.state == State::kLoaded) evict(plan);
   }
-  return {};
 }
 
 void ExecutorProcess::evict(uint64_t plan) {

@@ -124,7 +124,7 @@ class ExecutorProcess {
   Status load(std::map<std::string, Item>& items, const HostObject& object, bool is_program);
   Status require_segment(const std::shared_ptr<ipc::Segment>& segment);
   Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary);
-  Status make_room(uint64_t memory_bytes);
+  void make_room(uint64_t memory_bytes);
   void evict(uint64_t plan);
   void release(std::map<std::string, Item>& items, const std::string& hash, bool is_program);
 

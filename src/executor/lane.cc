@@ -119,10 +119,10 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
       command.scalars.size() != ready->plan->frame.scalars.size())
     return internal(fmt::format("run {}: does not fit its plan", command.run));
   QUERN_TRY(bind(*ready, command));
-  QUERN_TRY(copy_in(*ready, command));
+  QUERN_TRY(copy_in(*ready));
   QUERN_TRY(launch_all(*ready, command, ended));
   if (ended.stopped) return {Error{ErrorCode::kCancelled, "the run was stopped between two kernels"}};
-  return copy_out(*ready, command);
+  return copy_out(*ready);
 }
 
 Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
@@ -193,7 +193,7 @@ Result<std::shared_ptr<hal::Buffer>> Lane::import(uint32_t segment_id, uint64_t 
   return buffer;
 }
 
-Status Lane::copy_in(Ready& ready, const ipc::RunCommand&) {
+Status Lane::copy_in(Ready& ready) {
   const auto& buffers = ready.plan->frame.buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     uint64_t point = 0;
@@ -208,7 +208,7 @@ Status Lane::copy_in(Ready& ready, const ipc::RunCommand&) {
   return {};
 }
 
-Status Lane::copy_out(Ready& ready, const ipc::RunCommand&) {
+Status Lane::copy_out(Ready& ready) {
   const auto& buffers = ready.plan->frame.buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kOutput) continue;

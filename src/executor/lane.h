@@ -62,8 +62,8 @@ class Lane {
   Status bind(Ready& ready, const ipc::RunCommand& command);
   Result<std::shared_ptr<hal::Buffer>> import(uint32_t segment, uint64_t offset, uint64_t size, bool writable);
   Status launch_all(Ready& ready, const ipc::RunCommand& command, ipc::RunEnded& ended);
-  Status copy_in(Ready& ready, const ipc::RunCommand& command);
-  Status copy_out(Ready& ready, const ipc::RunCommand& command);
+  Status copy_in(Ready& ready);
+  Status copy_out(Ready& ready);
   /// Waits while the gate is closed or the depth is reached; false if the run was stopped meanwhile.
   Result<bool> pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns);
   uint64_t expected_of(const Ready& ready, uint32_t launch) const;

@@ -7,7 +7,8 @@ namespace quern::ipc {
 
 /// What a launcher reads before each launch: one cache line that only the daemon can write.
 ///
-/// A grant is written in the order fields, then word; the epoch in the word grows with every grant.
+/// A grant is written in the order fields, then word; the epoch in the word grows with every grant. `from_ns` and
+/// `until_ns` are part of the layout that programs of others will map; nobody writes or reads them yet.
 struct alignas(64) Gate {
   std::atomic<uint64_t> word{0};      ///< epoch << 1 | open
   std::atomic<int64_t> from_ns{0};    ///< not before; 0: at once
