@@ -100,6 +100,64 @@ def test_a_kernel_that_never_ends(make_server):
         np.testing.assert_array_equal(answer.outputs["z"], X["x"])
 
 
+def test_a_function_that_keeps_killing_is_quarantined(server):
+    deploy(server, "wild")
+    server.deploy("saxpy")
+    for _ in range(20):
+        assert_error(server.infer("wild", X, {"where": FAR}), 422, "faulted", "'wild_store'")
+    refused = server.infer("wild", X)
+    assert_error(refused, 503, "unavailable", "function wild", "quarantined", "deploy a mended version")
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert server.infer("saxpy", saxpy_inputs()).status == 200, "only the function is shut out, not its tenant"
+    mended = folder_files(FUNCTIONS / "wild")
+    mended["wild.cl"] = mended["wild.cl"].replace(b"get_global_id(0) + where", b"get_global_id(0)")
+    assert server.deploy("wild", mended).status in (200, 201)
+    answer = server.infer("wild", X, {"where": FAR})
+    assert answer.status == 200, answer.body
+    np.testing.assert_array_equal(answer.outputs["z"], 2 * X["x"])
+
+
+def test_more_work_than_a_tenant_may_have_waiting(make_server):
+    server = make_server(config=two_tenants().replace("name: bad,", "name: bad, queue: 2,"))
+    bad = KEYS["bad"]
+    deploy(server, "forever", bad)
+    assert server.infer("forever", X, key=bad).status == 200
+    assert server.deploy("saxpy", key=KEYS["good"]).status == 201
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        # Two run, two wait, the others are refused at once.
+        calls = [pool.submit(server.infer, "forever", X, {"stay": 1, "timeout": 4_000_000}, key=bad) for _ in range(12)]
+        refused = [call.result() for call in concurrent.futures.as_completed(calls)][:8]
+        good = server.infer("saxpy", saxpy_inputs(), key=KEYS["good"])
+    for answer in refused:
+        assert_error(answer, 429, "exhausted", "tenant bad", "retry later")
+        assert int(answer.headers["Retry-After"]) >= 1
+    assert sorted(call.result().status for call in calls) == [429] * 8 + [504] * 4
+    assert good.status == 200, good.body
+
+
+def test_a_refusal_that_is_known_comes_before_the_body(make_server):
+    server = make_server(config=two_tenants().replace("name: bad,", "name: bad, queue: 1,"))
+    bad = KEYS["bad"]
+    deploy(server, "forever", bad)
+    assert server.infer("forever", X, key=bad).status == 200
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(server.infer, "forever", X, {"stay": 1, "timeout": 4_000_000}, key=bad) for _ in range(3)]
+        wait_running(server, 2, key=bad)
+        connection = server.connect()
+        status = 100
+        while status == 100:  # until the third call is on its way too
+            connection.close()
+            connection.putrequest("POST", "/v2/models/forever/infer")
+            for name, value in (("Expect", "100-continue"), ("Content-Length", "1000000"),
+                                ("Authorization", "Bearer " + bad)):
+                connection.putheader(name, value)
+            connection.endheaders()
+            status = int(connection.sock.recv(64).split()[1])
+        connection.close()
+        assert status == 429, "none of the megabyte was sent"
+        assert [call.result().status for call in calls] == [504] * 3
+
+
 def test_a_caller_that_leaves_frees_the_device(server):
     deploy(server, "forever")
     server.deploy("copy")
@@ -127,12 +185,12 @@ def test_an_executor_killed_while_idle(server):
     np.testing.assert_allclose(answer.outputs["z"], inputs["x"] + inputs["y"], rtol=1e-6)
 
 
-def running(server):
-    return sum(device["running"] for device in server.request("GET", "/v1/devices").json["devices"])
+def running(server, key=None):
+    return sum(device["running"] for device in server.request("GET", "/v1/devices", key=key).json["devices"])
 
 
-def wait_running(server, count):
-    while running(server) < count:  # the call that is waited for has a timeout of its own
+def wait_running(server, count, key=None):
+    while running(server, key) < count:  # the call that is waited for has a timeout of its own
         pass
 
 

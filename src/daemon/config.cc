@@ -18,7 +18,7 @@ namespace quern::daemon {
 namespace {
 
 constexpr size_t kMostDevices = 64, kMostTenants = 4096;
-constexpr int64_t kMostCores = 1024, kMostWeight = 1'000'000;
+constexpr int64_t kMostCores = 1024, kMostWeight = 1'000'000, kMostQueue = 4096;
 
 /// Reads on after a mistake, so that all of them are told at once. What is wrong keeps its default.
 class ConfigReader {
@@ -168,7 +168,7 @@ class ConfigReader {
     std::string what = "tenant";
     if (!is_map(node, what)) return tenant;
     tenant.name = read_name(node, what, tenant_names_);
-    refuse_unknown(node, what, {"name", "key_sha256", "domain", "weight"});
+    refuse_unknown(node, what, {"name", "key_sha256", "domain", "weight", "queue"});
     if (const auto key = scalar(node, what, "key_sha256")) {
       const int line = node.find("key_sha256")->line;
       const bool is_hash = key->size() == 64 && key->find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -191,6 +191,8 @@ class ConfigReader {
     }
     if (const YamlNode* weight = node.find("weight"))
       tenant.weight = static_cast<uint32_t>(whole(*weight, what + ": weight", 1, kMostWeight).value_or(1));
+    if (const YamlNode* queue = node.find("queue"))
+      tenant.queue = static_cast<uint32_t>(whole(*queue, what + ": queue", 1, kMostQueue).value_or(1));
     return tenant;
   }
 

@@ -24,6 +24,7 @@ struct TenantConfig {
   std::string key_sha256;  ///< 64 hex digits; empty only for the default tenant
   std::string domain;      ///< empty: the tenant's own
   uint32_t weight = 1;
+  uint32_t queue = 1024;  ///< requests that may wait
 };
 
 /// quern.yaml, parsed and checked.

@@ -24,7 +24,7 @@ TEST(Config, ReadsAllKeys) {
       "  - {name: cpu0, driver: opencl, cores: [0, 2], memory: 4GiB, in_place: false, index: 1}\n"
       "  - {name: f, driver: fake}\n"
       "tenants: [{name: a, key_sha256: " +
-          sha256("k") + ", domain: both, weight: 3}]\n",
+          sha256("k") + ", domain: both, weight: 3, queue: 7}]\n",
       "quern.yaml");
   ASSERT_TRUE(config.ok()) << config.error().text;
   ASSERT_EQ(config->devices.size(), 2U);
@@ -37,6 +37,7 @@ TEST(Config, ReadsAllKeys) {
   ASSERT_EQ(config->tenants.size(), 1U);
   EXPECT_EQ(config->tenants[0].domain, "both");
   EXPECT_EQ(config->tenants[0].weight, 3U);
+  EXPECT_EQ(config->tenants[0].queue, 7U);
 }
 
 TEST(Config, EmptyFileIsTheDefault) { EXPECT_TRUE(parse_config("# nothing\n", "quern.yaml").ok()); }

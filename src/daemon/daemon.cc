@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "base/hash.h"
@@ -63,7 +64,7 @@ class LiveDaemon final : public Daemon {
   // Constant after create().
   Config config_;
   std::string run_folder_;
-  std::vector<Tenant> tenants_;
+  std::deque<Tenant> tenants_;
   std::map<std::string, const Tenant*, std::less<>> by_key_;  ///< by SHA-256 of the key
   std::map<std::string, DomainArenas> domains_;
   std::string id_prefix_;
@@ -79,7 +80,6 @@ class LiveDaemon final : public Daemon {
 
 LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
   if (config_.tenants.empty()) config_.tenants.push_back({"default", "", "", 1});
-  tenants_.reserve(config_.tenants.size());
   for (const TenantConfig& tenant : config_.tenants) {
     const std::string domain = tenant.domain.empty() ? tenant.name : tenant.domain;
     DomainArenas& arenas = domains_[domain];
@@ -88,7 +88,13 @@ LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
       arenas.input = ipc::Arena::create("input", ipc::Direction::kInput, config_.arena_bytes);
       arenas.output = ipc::Arena::create("output", ipc::Direction::kOutput, config_.arena_bytes);
     }
-    tenants_.push_back({tenants_.size() + 1, tenant.name, domain, arenas.id, tenant.weight});
+    Tenant& known = tenants_.emplace_back();
+    known.id = tenants_.size();
+    known.name = tenant.name;
+    known.domain = domain;
+    known.domain_id = arenas.id;
+    known.weight = tenant.weight;
+    known.queue = tenant.queue;
     by_key_[tenant.key_sha256] = &tenants_.back();
   }
   // Ids of two runs of the server differ, so that a log line or an answer is never taken for another's.
@@ -197,7 +203,10 @@ Status LiveDaemon::remove(const Tenant& tenant, std::string_view name) {
 
 Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
   if (stopped_) return unavailable("the server is stopping; retry elsewhere or later");
-  if (runner_->counters().queued < Runner::core_config().most_queued) return {};
+  // What is on its way waits, or runs: at least this many wait. The core knows exactly, once the body is read.
+  const uint64_t may_run = runner_->devices().size() * Runner::core_config().runs_in_flight;
+  if (runner_->counters().queued < Runner::core_config().most_queued && tenant.on_their_way < tenant.queue + may_run)
+    return {};
   if (retry_after) *retry_after = Duration::seconds(1);
   return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
 }
@@ -267,6 +276,7 @@ void LiveDaemon::submit(std::unique_ptr<Call> call, std::function<void(std::uniq
   std::unique_ptr<LiveCall> live(static_cast<LiveCall*>(call.release()));
   live->times.submitted = os::now();
   live->done = std::move(done);
+  ++live->tenant->on_their_way;
   SubmitMessage message{std::move(live)};
   Message posted(std::move(message));
   if (runner_->post(std::move(posted))) return;
@@ -274,8 +284,7 @@ void LiveDaemon::submit(std::unique_ptr<Call> call, std::function<void(std::uniq
   auto& left = std::get<SubmitMessage>(posted).call;
   left->error = exhausted("too many requests are waiting; retry later");
   left->retry_after = Duration::seconds(1);
-  auto answer = std::move(left->done);
-  answer(std::move(left));
+  give_back(std::move(left));
 }
 
 void LiveDaemon::cancel(const std::string& call_id) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +25,8 @@ struct Tenant {
   std::string domain;
   uint64_t domain_id = 0;
   uint32_t weight = 1;
+  uint32_t queue = 0;                             ///< requests that may wait
+  mutable std::atomic<uint64_t> on_their_way{0};  ///< submitted and not answered
 };
 
 /// One deployed version of a function. Immutable and shared: who holds it may use it, also after it was replaced.

@@ -26,4 +26,11 @@ struct LiveCall final : Call {
   std::function<void(std::unique_ptr<Call>)> done;
 };
 
+/// The end of a call: its caller has it again.
+inline void give_back(std::unique_ptr<LiveCall> call) {
+  --call->tenant->on_their_way;
+  auto done = std::move(call->done);
+  done(std::move(call));
+}
+
 }  // namespace quern::daemon

@@ -176,9 +176,7 @@ void Runner::handle(Message& message) {
     call.times.taken = os::now();
     if (stop_at_) {
       call.error = unavailable("the server is stopping; retry elsewhere or later");
-      auto done = std::move(call.done);
-      done(std::move(submit->call));
-      return;
+      return give_back(std::move(submit->call));
     }
     sched::Submit event;
     event.request = {call.request};
@@ -189,6 +187,7 @@ void Runner::handle(Message& message) {
     event.memory_bytes = call.plan->plan.memory_bytes;
     event.deadline = call.times.submitted + call.timeout;
     event.device_time = call.device_time;
+    event.queue = call.tenant->queue;
     calls_.emplace(call.request, std::move(submit->call));
     feed(event);
   } else if (auto* cancel = std::get_if<CancelMessage>(&message)) {
@@ -429,8 +428,7 @@ void Runner::set_spin(uint64_t device_id) {
 void Runner::end_everything() {
   for (auto& [request, call] : calls_) {
     call->error = unavailable("the server is stopping; retry elsewhere or later");
-    auto done = std::move(call->done);
-    done(std::move(call));
+    give_back(std::move(call));
   }
   calls_.clear();
   for (auto& [key, executor] : executors_) executor.process->kill();
@@ -547,8 +545,7 @@ void Runner::carry_out(const sched::Answer& action) {
   if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);
   call->retry_after = action.retry_after;
   call->times.answered = os::now();
-  auto done = std::move(call->done);
-  done(std::move(call));
+  give_back(std::move(call));
 }
 
 void Runner::carry_out(const sched::WakeAt& action) { next_wake_ = action.time; }

@@ -15,7 +15,8 @@ std::optional<Answer> refuse(const Config& config, const Submit& submit, Time no
   if (const Duration left = blame.quarantine_left(submit.function, now); left.ns > 0)
     return refusal(End::kQuarantined, left);
   if (devices.largest_up() == 0 || submit.memory_bytes > devices.largest_up()) return refusal(End::kNoDevice, soon);
-  if (queue.size() >= config.most_queued || queue.size_of(submit.tenant) >= config.most_queued_per_tenant)
+  const uint32_t most_of_tenant = submit.queue ? submit.queue : config.most_queued_per_tenant;
+  if (queue.size() >= config.most_queued || queue.size_of(submit.tenant) >= most_of_tenant)
     return refusal(End::kQueueFull, soon);
   return std::nullopt;
 }

@@ -194,6 +194,7 @@ Event read_submit(Words& words) {
   if (const auto deadline = words.option("deadline")) words.read(*deadline, event.deadline);
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   if (const auto priority = words.option("priority")) words.read_small(*priority, event.priority);
+  if (const auto queue = words.option("queue")) words.read_small(*queue, event.queue);
   return event;
 }
 
@@ -246,6 +247,7 @@ struct Show {
     if (e.deadline != plain.deadline) text += " deadline=" + to_text(e.deadline);
     if (e.device_time != plain.device_time) text += " device_time=" + show(e.device_time);
     if (e.priority != plain.priority) text += fmt::format(" priority={}", e.priority);
+    if (e.queue != plain.queue) text += fmt::format(" queue={}", e.queue);
     return text;
   }
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }

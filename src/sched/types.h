@@ -56,6 +56,7 @@ struct Submit {
   uint64_t memory_bytes = 0;  ///< what its plan needs
   Time deadline = Time::never();
   Duration device_time = Duration::forever();  ///< how long one run of it may take
+  uint32_t queue = 0;                          ///< how many of its tenant may wait; 0: as many as of any tenant
 };
 /// The caller is gone or changed its mind.
 struct Cancel {
