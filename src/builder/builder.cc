@@ -3,6 +3,7 @@
 
 #include "ipc/channel.h"
 #include "os/event.h"
+#include "os/file.h"
 #include "os/shared_memory.h"
 
 namespace quern::builder {
@@ -52,6 +53,15 @@ Result<ipc::BuildFrame> receive_build(ipc::Channel& channel) {
   return ipc::decode_build(memory.bytes());
 }
 
+// Names come from a tar that was read with care; a builder takes nobody's word for it.
+Status write_header(const std::string& folder, const std::string& name, const std::string& text) {
+  if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos)
+    return invalid("header " + name + ": is no name inside the function's folder");
+  const std::string path = folder + "/" + name;
+  QUERN_TRY(os::make_folders(path.substr(0, path.rfind('/')), 0700));
+  return os::write_file(path, as_bytes_of(text));
+}
+
 Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create_driver) {
   hal::DeviceOptions options;
   options.index = frame.device.index;
@@ -63,6 +73,11 @@ Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create
   hal::Source source;
   source.text = frame.text;
   source.options = frame.options;
+  if (!frame.headers.empty()) {
+    const std::string folder = frame.device.cache_folder + "/headers";
+    for (const auto& [name, text] : frame.headers) QUERN_TRY(write_header(folder, name, text));
+    source.options += (source.options.empty() ? "-I" : " -I") + folder;
+  }
   source.group_sizes.assign(frame.group_sizes.begin(), frame.group_sizes.end());
   QUERN_TRY(auto program, device->build(source));
   Product product;

@@ -240,7 +240,7 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   QUERN_TRY(call->plan, deployed->plan_for(binding));
   const Plan& plan = call->plan->plan;
   QUERN_TRY(check_fits(*deployed, plan));
-  QUERN_TRY(call->scalars, scalars_of(manifest, binding));
+  QUERN_TRY(call->scalars, scalars_of(manifest, plan, binding));
   call->request = next_request_.fetch_add(1);
   call->id = fmt::format("{}-{}", id_prefix_, call->request);
   call->tenant = &tenant;
@@ -248,6 +248,7 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   call->timeout = std::min(options.timeout.value_or(settings.timeout), settings.timeout);
   call->device_time = settings.device_time.value_or(call->timeout);
   call->priority = options.priority.value_or(settings.priority);
+  call->profile = options.profile;
 
   const DomainArenas& arenas = domains_.at(tenant.domain);
   call->blocks = std::make_shared<std::vector<ipc::Block>>();

@@ -67,12 +67,19 @@ class Call {
   std::optional<Error> error;
   Duration retry_after = {0};  ///< with exhausted and unavailable
   CallTimes times;
+  /// What a repeat with until came to: `rounds`, or `rounds.NAME`.
+  std::vector<std::pair<std::string, uint64_t>> rounds;
+  struct KernelTime {
+    uint64_t launches = 0, time_ns = 0;
+  };
+  std::vector<KernelTime> kernels;  ///< with CallOptions::profile: by place in Manifest::kernels, of the first 256
 };
 
 /// What a request says beside its tensors.
 struct CallOptions {
   std::optional<Duration> timeout;  ///< the function's if absent
   std::optional<uint8_t> priority;  ///< the function's if absent
+  bool profile = false;             ///< tell the time of each kernel
 };
 
 struct Deployed {

@@ -7,7 +7,7 @@
 
 #include "base/hash.h"
 #include "daemon/builder_process.h"
-#include "function/npy.h"
+#include "function/constant.h"
 #include "function/plan_builder.h"
 #include "function/tar.h"
 #include "os/clock.h"
@@ -152,11 +152,17 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
   }
   function->constants.resize(kept.buffers.size());
   // Constants have one size whatever the dims are.
-  QUERN_TRY(const Plan plan, make_plan(kept, corner_of(kept, Corner::kDefault)));
+  for (const DeviceRecord* device : targets_) {
+    function->limits.alignment_bytes =
+        std::max<uint64_t>(function->limits.alignment_bytes, device->caps.alignment_bytes);
+    function->limits.max_allocation_bytes =
+        std::min(function->limits.max_allocation_bytes, device->caps.max_allocation_bytes);
+  }
+  QUERN_TRY(const Plan plan, make_plan(kept, corner_of(kept, Corner::kDefault), function->limits));
   for (size_t i = 0; i < kept.buffers.size(); ++i) {
     const BufferDecl& buffer = kept.buffers[i];
     if (buffer.role != Role::kConstant) continue;
-    QUERN_TRY(const auto bytes, constant_bytes(buffer, plan.buffers[i], files.at(buffer.file)));
+    QUERN_TRY(const auto bytes, constant_bytes(buffer, plan.buffers[i], files));
     QUERN_TRY(function->constants[i], hold(bytes));
   }
   return function;
@@ -168,6 +174,11 @@ Result<Binary> Deployer::binary_for(const DeviceRecord& device, const ProgramDec
   std::string options = option_text(program);
   std::string identity = fmt::format("quern binary 1\n{}\n{}\n", device.caps.build_key, options);
   for (const Size3& size : group_sizes_of(manifest)) identity += fmt::format("{}x{}x{} ", size[0], size[1], size[2]);
+  ipc::BuildFrame frame;
+  for (const std::string& name : program.headers) {
+    frame.headers.emplace_back(name, as_text(files.at(name)));
+    identity += fmt::format("\nheader {} {}", name, sha256(files.at(name)));
+  }
   const std::string key = sha256(identity + "\n" + text);
 
   std::optional<BinaryContent> content;
@@ -176,7 +187,9 @@ Result<Binary> Deployer::binary_for(const DeviceRecord& device, const ProgramDec
     QUERN_TRY(Bytes binary, state_.with([&](auto& state) { return state->objects().get(known->object); }));
     content = BinaryContent{std::move(binary), known->signatures};
   } else if (!(content = cache_.get(key))) {
-    QUERN_TRY(content, build(device, manifest, std::move(text), std::move(options)));
+    frame.text = std::move(text);
+    frame.options = std::move(options);
+    QUERN_TRY(content, build(device, manifest, std::move(frame)));
     cache_.put(key, *content);
   }
   if (!known)
@@ -191,9 +204,7 @@ Result<Binary> Deployer::binary_for(const DeviceRecord& device, const ProgramDec
   return binary;
 }
 
-Result<BinaryContent> Deployer::build(const DeviceRecord& device, const Manifest& manifest, std::string text,
-                                      std::string options) {
-  ipc::BuildFrame frame;
+Result<BinaryContent> Deployer::build(const DeviceRecord& device, const Manifest& manifest, ipc::BuildFrame frame) {
   frame.device.driver = device.config.driver;
   frame.device.index = device.config.index;
   frame.device.memory_bytes = device.config.memory_bytes;
@@ -203,8 +214,6 @@ Result<BinaryContent> Deployer::build(const DeviceRecord& device, const Manifest
   for (int core : cores)
     if (!std::count(device.config.cores.begin(), device.config.cores.end(), core)) free.push_back(core);
   if (!device.config.cores.empty()) frame.device.cores = {free.empty() ? device.config.cores.front() : free.front()};
-  frame.text = std::move(text);
-  frame.options = std::move(options);
   for (const Size3& size : group_sizes_of(manifest)) frame.group_sizes.push_back(size);
   const std::string folder = fmt::format("{}/builder-{}", run_folder_, next_build.fetch_add(1));
   ++builds_;

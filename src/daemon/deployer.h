@@ -59,8 +59,7 @@ class Deployer {
                                                      std::vector<std::string>& warnings);
   Result<Binary> binary_for(const DeviceRecord& device, const ProgramDecl& program, const Manifest& manifest,
                             const Files& files);
-  Result<BinaryContent> build(const DeviceRecord& device, const Manifest& manifest, std::string text,
-                              std::string options);
+  Result<BinaryContent> build(const DeviceRecord& device, const Manifest& manifest, ipc::BuildFrame frame);
   Result<HostObjectRef> hold(std::span<const std::byte> bytes);
   Status store(const DeployedFunction& function, const Files& files);
 

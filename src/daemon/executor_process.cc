@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "daemon/plan_frame.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/shared_memory.h"
@@ -15,37 +16,6 @@ namespace {
 
 // A work-group's private data lives on the worker's stack: what 8 MiB cannot hold would jump over the guard page.
 constexpr uint64_t kStackBytes = 64 * kMiB;
-
-ipc::PlanFrame plan_frame(const DeployedFunction& function, const Plan& plan, uint64_t program,
-                          const std::map<std::string, uint64_t>& object_ids) {
-  ipc::PlanFrame frame;
-  frame.program = program;
-  frame.scalars = plan.scalars;
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    const PlannedBuffer& from = plan.buffers[i];
-    ipc::PlanFrame::Buffer buffer;
-    buffer.role = static_cast<ipc::PlanFrame::Role>(from.role);
-    buffer.zero = from.zero;
-    buffer.size_bytes = from.size_bytes;
-    if (from.role == Role::kConstant) buffer.object = object_ids.at(function.constants[i]->hash);
-    frame.buffers.push_back(buffer);
-  }
-  for (const PlannedLaunch& from : plan.launches) {
-    ipc::PlanFrame::Launch launch;
-    launch.entry = from.entry;
-    launch.dimensions = from.dimensions;
-    launch.global = from.global;
-    launch.local = from.local;
-    for (const PlannedArgument& argument : from.arguments)
-      launch.arguments.push_back(
-          {static_cast<ipc::PlanFrame::Argument::Kind>(argument.kind), argument.index, argument.local_bytes});
-    frame.launches.push_back(std::move(launch));
-  }
-  return frame;
-}
-static_assert(static_cast<int>(Role::kConstant) == static_cast<int>(ipc::PlanFrame::Role::kConstant) &&
-              static_cast<int>(Role::kScratch) == static_cast<int>(ipc::PlanFrame::Role::kScratch));
-static_assert(static_cast<int>(ArgumentDecl::Kind::kLocal) == static_cast<int>(ipc::PlanFrame::Argument::Kind::kLocal));
 
 }  // namespace
 
@@ -243,8 +213,7 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   PlanItem item;
   item.function = function.id;
   item.program = binary.object->hash;
-  for (const PlannedBuffer& buffer : plan.plan.buffers)
-    if (buffer.role == Role::kScratch || !in_place_) item.memory_bytes += buffer.size_bytes * lanes_.size();
+  item.memory_bytes = (in_place_ ? plan.plan.in_place : plan.plan.own).bytes() * lanes_.size();
   make_room(item.memory_bytes);
   QUERN_TRY(load(programs_, *binary.object, true));
   std::map<std::string, uint64_t> object_ids;
@@ -254,7 +223,7 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
     object_ids[constant->hash] = objects_[constant->hash].id;
     item.constants.push_back(constant->hash);
   }
-  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, programs_[item.program].id, object_ids));
+  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, in_place_, programs_[item.program].id, object_ids));
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
   const int fd = memory.get();
   QUERN_TRY(channel_.send(ipc::PreparePlan{plan.id, bytes.size()}, {&fd, 1}));

@@ -23,6 +23,7 @@ struct LiveCall final : Call {
   std::shared_ptr<std::vector<ipc::Block>> blocks;
   Duration timeout, device_time;
   uint8_t priority = 5;
+  bool profile = false;
   std::function<void(std::unique_ptr<Call>)> done;
 };
 

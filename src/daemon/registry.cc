@@ -18,7 +18,7 @@ Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding) const {
     return it == plans.end() ? nullptr : it->second;
   });
   if (known) return known;
-  QUERN_TRY(Plan plan, make_plan(manifest, binding));
+  QUERN_TRY(Plan plan, make_plan(manifest, binding, limits));
   auto made = std::make_shared<CachedPlan>();
   made->id = next_plan.fetch_add(1);
   made->plan = std::move(plan);

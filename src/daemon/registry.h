@@ -31,6 +31,7 @@ struct Binary {
 struct DeployedFunction : Function {
   std::map<std::string, Binary> binaries;  ///< by build key of the device
   std::vector<HostObjectRef> constants;    ///< per buffer of the manifest; null where it is none
+  PlanLimits limits;                       ///< of all devices together
 
   /// The plan of a request; made once per key and kept, kMostPlans of them.
   Result<CachedPlanRef> plan_for(const Binding& binding) const;

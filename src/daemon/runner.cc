@@ -23,6 +23,15 @@ constexpr Duration kLongestPrediction = Duration::millis(50);
 enum Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog };
 uint64_t token(uint64_t key, Source source) { return key << 3 | source; }
 
+// What the executor reports, by the names of the manifest; more than the plan has is nothing.
+void tell_rounds(const std::vector<uint64_t>& rounds, LiveCall& call) {
+  const auto& reported = call.plan->plan.reported;
+  for (size_t i = 0; i < std::min(rounds.size(), reported.size()); ++i) {
+    const std::string& name = call.function->manifest.repeats[reported[i]].name;
+    call.rounds.emplace_back(name.empty() ? "rounds" : "rounds." + name, rounds[i]);
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::string& run_folder) {
@@ -273,6 +282,8 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   run.finished = {event.ended_ns};
   run.reported = {event.reported_ns};
   run.device_time_ns = event.device_time_ns;
+  run.rounds = event.rounds;
+  run.kernels = event.kernels;
   executor.process->learn(run.plan->id, os::now() - run.pushed_at);
   DeviceRecord& on = device(executor.device);
   ++on.runs_ended;
@@ -398,6 +409,7 @@ void Runner::try_push(uint64_t run_id) {
   ipc::RunCommand command;
   command.run = run_id;
   command.plan = run.plan->id;
+  command.profile = run.profile;
   for (const ipc::Block& block : *run.blocks) command.bindings.push_back({block.segment()->id, block.offset()});
   for (const Scalar& scalar : run.scalars) command.scalars.push_back(scalar.bits);
   run.pushed = true;
@@ -500,6 +512,7 @@ void Runner::carry_out(const sched::Run& action) {
   run.plan = call.plan;
   run.scalars = call.scalars;
   run.blocks = call.blocks;
+  run.profile = call.profile;
   Executor& executor = executors_.at(run.executor);
   const auto binary = call.function->binaries.find(executor.process->caps().build_key);
   executor.runs.insert(action.run.value);
@@ -541,6 +554,8 @@ void Runner::carry_out(const sched::Answer& action) {
       call->times.finished = run->second.finished;
       call->times.reported = run->second.reported;
       call->times.device_time_ns = run->second.device_time_ns;
+      tell_rounds(run->second.rounds, *call);
+      for (const auto& kernel : run->second.kernels) call->kernels.push_back({kernel.launches, kernel.time_ns});
     }
   if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);
   call->retry_after = action.retry_after;

@@ -100,8 +100,10 @@ class Runner {
     const Binary* binary = nullptr;
     std::vector<Scalar> scalars;
     std::shared_ptr<std::vector<ipc::Block>> blocks;
-    bool pinned = false, pushed = false, stopped = false;
+    bool pinned = false, pushed = false, stopped = false, profile = false;
     RunReport report;
+    std::vector<uint64_t> rounds;
+    std::vector<ipc::RunEnded::Kernel> kernels;
     Time pushed_at, read, started, finished, reported;
     uint64_t device_time_ns = 0;
   };

@@ -33,6 +33,7 @@ ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
   frame.max_allocation_bytes = caps.max_allocation_bytes;
   frame.local_memory_bytes = caps.local_memory_bytes;
   frame.units = caps.units;
+  frame.alignment_bytes = caps.alignment_bytes;
   frame.max_group_size = caps.max_group_size;
   for (size_t i = 0; i < 3; ++i) frame.max_group_sizes[i] = caps.max_group_sizes[i];
   frame.unified_memory = caps.unified_memory;

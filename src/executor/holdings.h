@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "hal/device.h"
 #include "ipc/frames.h"
+#include "ipc/plan_frame.h"
 #include "os/fd.h"
 #include "os/guarded.h"
 #include "os/shared_memory.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of a lane. A warm run costs: one record read, the buffers found among those imported before, one launch per
-// kernel, one wait, one record written. What is in flight is bounded in expected device time (the gate's depth), since
-// nothing that was enqueued can be recalled.
+// The loop of a lane; lane_steps.cc walks through a plan. A warm run costs: one record read, the buffers found among
+// those imported before, one launch per kernel, one wait, one record written. What is in flight is bounded in expected
+// device time (the gate's depth), since nothing that was enqueued can be recalled.
 #include "executor/lane.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "os/clock.h"
 #include "os/thread.h"
@@ -16,10 +17,10 @@ namespace quern::executor {
 namespace {
 
 using Role = ipc::PlanFrame::Role;
-using Kind = ipc::PlanFrame::Argument::Kind;
 
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
+constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
 
 bool is_bound(Role role) { return role == Role::kInput || role == Role::kOutput; }
 
@@ -64,8 +65,10 @@ Result<bool> Lane::next_command(Bytes& record) {
     const Time until = os::now() + Duration{static_cast<int64_t>(spin_ns)};
     while (commands_.empty() && os::now() < until) {
       // A neighbour's kernel comes first: it has this core for as long as it wants it.
-      if (links_.busy_lanes.load(std::memory_order_relaxed) > 0) os::yield();
-      else __builtin_ia32_pause();
+      if (links_.busy_lanes.load(std::memory_order_relaxed) > 0)
+        os::yield();
+      else
+        __builtin_ia32_pause();
     }
     if (!commands_.empty()) return commands_.pop(record);
   }
@@ -86,6 +89,7 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   first_start_ns_ = last_end_ns_ = 0;
   is_confirmed_ = false;
   scale_ = 1;
+  profile_.clear();
   Status status = execute(command, ended);
   // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
   if (!in_flight_.empty()) {
@@ -102,6 +106,8 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   ended.started_ns = first_start_ns_;
   ended.ended_ns = last_end_ns_;
   ended.device_time_ns = queue_->device_time_ns() - before_ns;
+  while (!profile_.empty() && profile_.back().launches == 0) profile_.pop_back();
+  ended.kernels = profile_;
   links_.own.running_launch.store(ipc::kNoLaunch, std::memory_order_relaxed);
   links_.own.running_run.store(0, std::memory_order_release);
   links_.busy_lanes.fetch_sub(1, std::memory_order_relaxed);
@@ -115,14 +121,23 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
 
 Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
   QUERN_TRY(Ready * ready, make_ready(command.plan));
-  if (command.bindings.size() != ready->plan->bound_buffers ||
-      command.scalars.size() != ready->plan->frame.scalars.size())
+  const ipc::PlanFrame& frame = ready->plan->frame;
+  if (command.bindings.size() != ready->plan->bound_buffers || command.scalars.size() != frame.slots)
     return internal(fmt::format("run {}: does not fit its plan", command.run));
+  rounds_.assign(frame.reports, 0);
+  if (command.profile) profile_.assign(kMostProfiled, {});
   QUERN_TRY(bind(*ready, command));
   QUERN_TRY(copy_in(*ready));
-  QUERN_TRY(launch_all(*ready, command, ended));
+  QUERN_TRY(const bool went_through, walk(*ready, command, 0, static_cast<uint32_t>(frame.steps.size())));
+  ended.stopped = !went_through;
+  if (went_through && holdings_.in_place()) QUERN_TRY(bring_home(*ready));
+  QUERN_TRY(queue_->flush());
+  // Outputs that are copied back wait in order behind the kernels, so that one wait serves all.
+  if (went_through && !holdings_.in_place()) QUERN_TRY(copy_out(*ready));
+  QUERN_TRY(retire(*ready, 0));
   if (ended.stopped) return {Error{ErrorCode::kCancelled, "the run was stopped between two kernels"}};
-  return copy_out(*ready);
+  ended.rounds = rounds_;
+  return {};
 }
 
 Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
@@ -130,15 +145,31 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   Ready ready;
   ready.plan = holdings_.plan(plan_id);
   if (!ready.plan) return internal(fmt::format("plan {}: is not here", plan_id));
-  for (const auto& launch : ready.plan->frame.launches) {
+  const ipc::PlanFrame& frame = ready.plan->frame;
+  // A kernel object per launch keeps its arguments set. Where there are very many launches, those of one entry share.
+  std::map<std::string_view, uint32_t> shared;
+  for (const auto& launch : frame.launches) {
+    const auto known = shared.find(launch.entry);
+    if (ready.kernels.size() >= kMostKernels && known != shared.end()) {
+      ready.kernel_of.push_back(known->second);
+      continue;
+    }
     QUERN_TRY(auto kernel, ready.plan->program->create_kernel(launch.entry));
+    ready.kernel_of.push_back(static_cast<uint32_t>(ready.kernels.size()));
+    shared[launch.entry] = ready.kernel_of.back();
     ready.kernels.push_back(std::move(kernel));
   }
-  ready.expected_ns.resize(ready.kernels.size());
-  for (const auto& buffer : ready.plan->frame.buffers) {
+  ready.expected_ns.resize(frame.launches.size());
+  for (const uint64_t bytes : frame.arenas) {
+    QUERN_TRY(auto arena, holdings_.device().allocate(bytes));
+    ready.arenas.push_back(std::move(arena));
+  }
+  for (const auto& buffer : frame.buffers) {
     std::shared_ptr<hal::Buffer> own;
-    if (buffer.role == Role::kScratch || (is_bound(buffer.role) && !holdings_.in_place())) {
-      QUERN_TRY(own, holdings_.device().allocate(buffer.size_bytes));
+    if (buffer.arena != ipc::PlanFrame::kNone) {
+      QUERN_TRY(own, holdings_.device().view(ready.arenas[buffer.arena], buffer.offset, buffer.size_bytes));
+    } else if (is_bound(buffer.role) && !holdings_.in_place()) {
+      return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
     }
     ready.own.push_back(std::move(own));
   }
@@ -149,6 +180,10 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
   const auto& buffers = ready.plan->frame.buffers;
   bound_.assign(buffers.size(), nullptr);
   host_.assign(buffers.size(), nullptr);
+  bindings_.assign(buffers.size(), nullptr);
+  names_.resize(buffers.size());
+  std::iota(names_.begin(), names_.end(), 0U);
+  in_use_.clear();
   size_t next = 0;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto& buffer = buffers[i];
@@ -159,6 +194,7 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
     bound_[i] = ready.own[i].get();
     if (!is_bound(buffer.role)) continue;
     const ipc::Binding& binding = command.bindings[next++];
+    bindings_[i] = &binding;
     const bool writable = buffer.role == Role::kOutput;
     if (holdings_.in_place()) {
       QUERN_TRY(auto imported, import(binding.segment, binding.offset, buffer.size_bytes, writable));
@@ -196,14 +232,9 @@ Result<std::shared_ptr<hal::Buffer>> Lane::import(uint32_t segment_id, uint64_t 
 Status Lane::copy_in(Ready& ready) {
   const auto& buffers = ready.plan->frame.buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
-    uint64_t point = 0;
-    if (host_[i] && buffers[i].role == Role::kInput) {
-      QUERN_TRY(point, queue_->write(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
-    } else if (buffers[i].zero) {
-      const std::byte zero{0};
-      QUERN_TRY(point, queue_->fill(*bound_[i], 0, buffers[i].size_bytes, {&zero, 1}));
-    }
-    if (point) in_flight_.push_back({point, 0, 0});
+    if (!host_[i] || buffers[i].role != Role::kInput) continue;
+    QUERN_TRY(const uint64_t point, queue_->write(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
+    in_flight_.push_back({point, 0, 0});
   }
   return {};
 }
@@ -212,52 +243,37 @@ Status Lane::copy_out(Ready& ready) {
   const auto& buffers = ready.plan->frame.buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kOutput) continue;
-    QUERN_TRY(const uint64_t point, queue_->read(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
-    in_flight_.push_back({point, 0, static_cast<uint32_t>(ready.kernels.size())});
+    QUERN_TRY(const uint64_t point, queue_->read(*bound_[names_[i]], 0, {host_[i], buffers[i].size_bytes}));
+    in_flight_.push_back({point, 0, ipc::kNoLaunch});
   }
-  return retire(ready, 0);
+  return {};
 }
 
-Status Lane::launch_all(Ready& ready, const ipc::RunCommand& command, ipc::RunEnded& ended) {
-  const auto& frame = ready.plan->frame;
-  for (uint32_t i = 0; i < frame.launches.size(); ++i) {
-    QUERN_TRY(const bool go, pass_gate(ready, command.run, expected_of(ready, i)));
-    if (!go) {
-      ended.stopped = true;
-      break;
-    }
-    const auto& launch = frame.launches[i];
-    arguments_.clear();
-    for (const auto& argument : launch.arguments) {
-      switch (argument.kind) {
-        case Kind::kBuffer:
-          arguments_.push_back(bound_[argument.index]);
-          break;
-        case Kind::kScalar:
-          arguments_.push_back(Scalar{frame.scalars[argument.index], command.scalars[argument.index]});
-          break;
-        case Kind::kLocal:
-          arguments_.push_back(hal::LocalMemory{argument.local_bytes});
-          break;
-      }
-    }
-    hal::Launch what;
-    what.kernel = ready.kernels[i].get();
-    what.arguments = arguments_;
-    what.dimensions = launch.dimensions;
-    what.global = launch.global;
-    what.local = launch.local;
-    Result<uint64_t> point = queue_->launch(what);
-    if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
-    if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(i, std::memory_order_relaxed);
-    const uint64_t expected_ns = expected_of(ready, i);
-    in_flight_.push_back({*point, expected_ns, i});
-    in_flight_ns_ += expected_ns;
+// An output whose name was swapped away is copied to where its caller looks for it. Two that stand in each other's
+// place go by way of a third.
+Status Lane::bring_home(Ready& ready) {
+  const auto& buffers = ready.plan->frame.buffers;
+  std::vector<std::pair<hal::Buffer*, uint32_t>> moves;  // from, to
+  bool cross = false;
+  for (uint32_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].role != Role::kOutput || names_[i] == i) continue;
+    moves.emplace_back(bound_[names_[i]], i);
+    cross |= buffers[names_[i]].role == Role::kOutput;
   }
-  QUERN_TRY(queue_->flush());
-  // Outputs that are copied back wait in order behind the kernels, so that one wait serves all.
-  if (!ended.stopped && !holdings_.in_place()) return {};
-  return retire(ready, 0);
+  const auto copy = [&](hal::Buffer& from, hal::Buffer& to) -> Status {
+    QUERN_TRY(const uint64_t point, queue_->copy(from, 0, to, 0, to.size_bytes()));
+    in_flight_.push_back({point, 0, ipc::kNoLaunch});
+    return {};
+  };
+  for (auto& [from, to] : moves) {
+    if (!cross) break;
+    QUERN_TRY(auto third, holdings_.device().allocate(buffers[to].size_bytes));
+    QUERN_TRY(copy(*from, *third));
+    from = third.get();
+    in_use_.push_back(std::move(third));
+  }
+  for (const auto& [from, to] : moves) QUERN_TRY(copy(*from, *bound_[to]));
+  return {};
 }
 
 Result<bool> Lane::pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns) {
@@ -315,6 +331,10 @@ Status Lane::retire(Ready& ready, size_t keep) {
         scale_ = static_cast<double>(took_ns) / static_cast<double>(done.expected_ns);
         is_confirmed_ = true;
         ready.expected_ns[done.launch] = took_ns;
+        if (!profile_.empty()) {
+          const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;
+          if (kernel < profile_.size()) ++profile_[kernel].launches, profile_[kernel].time_ns += took_ns;
+        }
         if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
         last_end_ns_ = time->end_ns;
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -12,6 +13,7 @@
 #include "executor/holdings.h"
 #include "hal/device.h"
 #include "ipc/frames.h"
+#include "ipc/plan_frame.h"
 #include "ipc/ring.h"
 #include "ipc/shared_page.h"
 #include "os/event.h"
@@ -36,12 +38,16 @@ class Lane {
   Status serve();
 
  private:
-  /// What this lane keeps for a plan: kernels with their arguments, scratch, and device copies where not in place.
+  using ViewKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< buffer, offset, size
+  /// What this lane keeps for a plan: kernels with their arguments, and memory of its own.
   struct Ready {
     std::shared_ptr<PreparedPlan> plan;
-    std::vector<std::unique_ptr<hal::Kernel>> kernels;  ///< one per launch: its arguments stay set
-    std::vector<std::shared_ptr<hal::Buffer>> own;      ///< per buffer: scratch, or the device's copy; else null
-    std::vector<uint64_t> expected_ns;                  ///< per launch, as last seen; 0: unknown
+    std::vector<std::unique_ptr<hal::Kernel>> kernels;  ///< made once, and shared where a plan has very many launches
+    std::vector<uint32_t> kernel_of;                    ///< per launch, into `kernels`
+    std::vector<std::shared_ptr<hal::Buffer>> arenas;
+    std::vector<std::shared_ptr<hal::Buffer>> own;  ///< per buffer: its place in an arena; null: bound or constant
+    std::map<ViewKey, std::shared_ptr<hal::Buffer>> views;  ///< of what does not change from run to run
+    std::vector<uint64_t> expected_ns;                      ///< per launch, as last seen; 0: unknown
   };
   using ImportKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< segment, offset, size
   struct Import {
@@ -61,9 +67,18 @@ class Lane {
   Result<Ready*> make_ready(uint64_t plan_id);
   Status bind(Ready& ready, const ipc::RunCommand& command);
   Result<std::shared_ptr<hal::Buffer>> import(uint32_t segment, uint64_t offset, uint64_t size, bool writable);
-  Status launch_all(Ready& ready, const ipc::RunCommand& command, ipc::RunEnded& ended);
   Status copy_in(Ready& ready);
   Status copy_out(Ready& ready);
+  Status bring_home(Ready& ready);
+
+  // lane_steps.cc: what a plan does, step by step. False if the run was stopped meanwhile.
+  Result<bool> walk(Ready& ready, const ipc::RunCommand& command, uint32_t begin, uint32_t end);
+  Result<bool> launch(Ready& ready, const ipc::RunCommand& command, uint32_t index);
+  Result<bool> fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill);
+  Result<bool> repeat(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Step& step);
+  Result<bool> is_met(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Until& until, uint64_t round);
+  Result<hal::Buffer*> resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size);
+
   /// Waits while the gate is closed or the depth is reached; false if the run was stopped meanwhile.
   Result<bool> pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns);
   uint64_t expected_of(const Ready& ready, uint32_t launch) const;
@@ -81,9 +96,15 @@ class Lane {
   std::map<ImportKey, Import> imports_;
   std::deque<InFlight> in_flight_;
   uint64_t in_flight_ns_ = 0;
-  std::vector<hal::Buffer*> bound_;       ///< per buffer of the running plan
-  std::vector<std::byte*> host_;          ///< per buffer: where its tensor lies in the arena
-  std::vector<hal::Argument> arguments_;  ///< used again for every launch
+  std::vector<hal::Buffer*> bound_;                   ///< per buffer of the running plan
+  std::vector<std::byte*> host_;                      ///< per buffer: where its tensor lies in the arena
+  std::vector<const ipc::Binding*> bindings_;         ///< per buffer: where its tensor lies, if it is bound
+  std::vector<uint32_t> names_;                       ///< per buffer: which one has its name, after swaps
+  std::vector<std::shared_ptr<hal::Buffer>> in_use_;  ///< views that only this run needs
+  std::array<std::byte, 8> element_;                  ///< that an until looks at
+  std::vector<uint64_t> rounds_;                      ///< per report of the plan
+  std::vector<ipc::RunEnded::Kernel> profile_;        ///< per kernel, if it was asked for
+  std::vector<hal::Argument> arguments_;              ///< used again for every launch
   int64_t first_start_ns_ = 0, last_end_ns_ = 0;
   bool is_confirmed_ = false;  ///< a launch of this run has ended
   double scale_ = 1;           ///< how long the last launch took against what was expected of it

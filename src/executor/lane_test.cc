@@ -56,14 +56,24 @@ class LaneTest : public testing::Test {
   void prepare(size_t copies, const char* entry = "copy") {
     ipc::PlanFrame plan;
     plan.program = kProgram;
-    plan.buffers = {{ipc::PlanFrame::Role::kInput, false, kBytes, 0},
-                    {ipc::PlanFrame::Role::kOutput, false, kBytes, 0}};
-    plan.scalars = {Dtype::kUint32};
+    plan.buffers = {{.role = ipc::PlanFrame::Role::kInput, .size_bytes = kBytes},
+                    {.role = ipc::PlanFrame::Role::kOutput, .size_bytes = kBytes}};
+    if (!holdings_->in_place()) {
+      plan.arenas = {2 * kBytes};
+      plan.buffers[0].arena = plan.buffers[1].arena = 0;
+      plan.buffers[1].offset = kBytes;
+    }
+    plan.slots = 1;
     using Kind = ipc::PlanFrame::Argument::Kind;
-    ipc::PlanFrame::Launch launch{entry, 1, {16, 1, 1}, {16, 1, 1}, {{Kind::kBuffer, 1, 0}}};
-    if (std::string(entry) == "copy")
-      launch.arguments = {{Kind::kBuffer, 0, 0}, {Kind::kBuffer, 1, 0}, {Kind::kScalar, 0, 0}};
+    ipc::PlanFrame::Launch launch{0, entry, 1, {16, 1, 1}, {16, 1, 1}, {}};
+    launch.arguments.resize(std::string(entry) == "copy" ? 3 : 1);
+    launch.arguments[launch.arguments.size() == 3 ? 1 : 0].buffer = 1;
+    if (launch.arguments.size() == 3) {
+      launch.arguments[2].kind = Kind::kScalar;
+      launch.arguments[2].value = {.slot = 0, .dtype = Dtype::kUint32, .bits = 0};
+    }
     plan.launches.assign(copies, launch);
+    for (uint32_t i = 0; i < copies; ++i) plan.steps.push_back({ipc::PlanFrame::Step::Kind::kLaunch, i, i + 1});
     const Bytes bytes = ipc::encode(plan);
     const Status prepared = holdings_->prepare_plan({kPlan, bytes.size()}, *os::immutable_copy("plan", bytes));
     ASSERT_TRUE(prepared.ok()) << prepared.error().text;
@@ -76,7 +86,7 @@ class LaneTest : public testing::Test {
   }
 
   ipc::RunCommand run_command() const {
-    ipc::RunCommand run{kRun, kPlan, {}, {kBytes}};
+    ipc::RunCommand run{kRun, kPlan, false, {}, {kBytes}};
     for (const ipc::Block* block : {&input_, &output_}) run.bindings.push_back({block->segment()->id, block->offset()});
     return run;
   }

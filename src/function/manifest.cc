@@ -40,6 +40,10 @@ class CanonicalWriter {
     count(all.size());
     for (const Expression& one : all) expression(one);
   }
+  void maybe(const std::optional<Expression>& one) {
+    number(one.has_value());
+    if (one) expression(*one);
+  }
   void bound(const std::optional<Number>& bound) {
     number(bound ? static_cast<int64_t>(bound->index()) : -1);
     if (bound) std::visit([this](auto value) { out_.put(value); }, *bound);
@@ -59,6 +63,8 @@ void write_program(CanonicalWriter& out, const ProgramDecl& program, const Files
   out.text(program.driver);
   out.count(program.files.size());
   for (const std::string& file : program.files) out.file(file, files);
+  out.count(program.headers.size());
+  for (const std::string& file : program.headers) out.file(file, files);
   out.count(program.options.size());
   for (const std::string& option : program.options) out.text(option);
   out.count(program.defines.size());
@@ -84,9 +90,37 @@ void write_kernel(CanonicalWriter& out, const KernelDecl& kernel) {
     out.number(static_cast<int64_t>(argument.access));
     out.number(argument.buffer);
     out.number(static_cast<int64_t>(argument.dtype));
-    out.number(argument.value.has_value());
-    if (argument.value) out.expression(*argument.value);
+    out.maybe(argument.value);
+    out.maybe(argument.offset);
+    out.maybe(argument.count);
   }
+  out.maybe(kernel.flops);
+  out.maybe(kernel.bytes);
+}
+
+void write_fill(CanonicalWriter& out, const FillDecl& fill) {
+  out.number(fill.buffer);
+  out.maybe(fill.value);
+  out.maybe(fill.offset);
+  out.maybe(fill.count);
+}
+
+void write_repeat(CanonicalWriter& out, const RepeatDecl& repeat) {
+  out.text(repeat.name);
+  out.text(repeat.index);
+  out.maybe(repeat.rounds);
+  out.count(repeat.swaps.size());
+  for (const auto& [one, two] : repeat.swaps) out.number(one), out.number(two);
+  out.number(repeat.limit_is_error);
+  out.number(repeat.check);
+  out.number(repeat.end);
+  out.number(repeat.until.has_value());
+  if (!repeat.until) return;
+  out.number(static_cast<int64_t>(repeat.until->compare));
+  out.number(repeat.until->buffer);
+  out.maybe(repeat.until->every);
+  out.maybe(repeat.until->element);
+  out.maybe(repeat.until->value);
 }
 
 }  // namespace
@@ -160,10 +194,21 @@ std::string version_of(const Manifest& manifest, const Files& files) {
     out.number(static_cast<int64_t>(buffer.dtype));
     out.expressions(buffer.shape);
     out.number(buffer.zero);
-    if (buffer.role == Role::kConstant) out.file(buffer.file, files);
+    if (buffer.role != Role::kConstant) continue;
+    out.text(buffer.tensor);
+    if (buffer.data)
+      out.text(as_text(*buffer.data));
+    else
+      out.file(buffer.file, files);
   }
   out.count(manifest.kernels.size());
   for (const KernelDecl& kernel : manifest.kernels) write_kernel(out, kernel);
+  out.count(manifest.fills.size());
+  for (const FillDecl& fill : manifest.fills) write_fill(out, fill);
+  out.count(manifest.repeats.size());
+  for (const RepeatDecl& repeat : manifest.repeats) write_repeat(out, repeat);
+  out.count(manifest.steps.size());
+  for (const StepDecl& step : manifest.steps) out.number(static_cast<int64_t>(step.kind)), out.number(step.index);
   return out.hash();
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -17,7 +18,9 @@ namespace quern {
 
 /// Limits on a manifest, so that nothing made from one is unbounded; plan.h has those of a plan.
 constexpr size_t kMostDims = 64, kMostParams = 64, kMostRank = 8;
+constexpr size_t kMostRepeats = 256, kDeepestRepeat = 4, kMostSwaps = 8;
 constexpr int64_t kLargestDim = int64_t{1} << 40;
+constexpr int64_t kMostRounds = 10'000'000;  ///< of one repeat; the limit of a run's device time is the tighter one
 
 /// The files of a function's folder by relative path, as a tar brought them.
 using Files = std::map<std::string, Bytes, std::less<>>;
@@ -26,6 +29,7 @@ using Files = std::map<std::string, Bytes, std::less<>>;
 struct ProgramDecl {
   std::string driver;  ///< "opencl"
   std::vector<std::string> files;
+  std::vector<std::string> headers;  ///< that the files may include
   std::vector<std::string> options;
   std::map<std::string, std::string> defines;
 };
@@ -40,9 +44,9 @@ struct DimDecl {
 struct ParamDecl {
   std::string name;
   Dtype dtype = Dtype::kFp32;
-  std::optional<Scalar> value;      ///< the default; without one a request must say it
-  std::optional<Number> min, max;   ///< both are needed before an integer param may stand in a size
-  bool in_size = false;             ///< stands in a shape, a global or local size, or a local argument
+  std::optional<Scalar> value;     ///< the default; without one a request must say it
+  std::optional<Number> min, max;  ///< both are needed before an integer param may stand in a size
+  bool in_size = false;            ///< stands in what a plan is made of: a shape, a size, a view, a number of rounds
 };
 
 enum class Role : uint8_t { kConstant, kInput, kOutput, kScratch };
@@ -53,8 +57,10 @@ struct BufferDecl {
   Role role = Role::kScratch;
   Dtype dtype = Dtype::kFp32;
   std::vector<Expression> shape;
-  bool zero = false;     ///< filled with zeros before the first kernel
-  std::string file;      ///< constants: raw or .npy
+  bool zero = false;          ///< filled with zeros before the first kernel
+  std::string file;           ///< constants: raw, .npy or .safetensors
+  std::string tensor;         ///< of a .safetensors file
+  std::optional<Bytes> data;  ///< constants written into the manifest
 };
 
 enum class Access : uint8_t { kIn, kOut, kInout };
@@ -64,22 +70,61 @@ struct ArgumentDecl {
   Access access = Access::kIn;
   uint32_t buffer = 0;  ///< index into Manifest::buffers
   Dtype dtype = Dtype::kInt32;
-  std::optional<Expression> value;  ///< of a scalar; bytes of local memory
+  std::optional<Expression> value;          ///< of a scalar; bytes of local memory
+  std::optional<Expression> offset, count;  ///< of a view, in elements
 };
 
 struct KernelDecl {
   std::string entry;
   std::vector<Expression> global, local;  ///< local empty: Quern picks
   std::vector<ArgumentDecl> arguments;
-  int line = 0, column = 0;  ///< where it stands in function.yaml, for messages
+  std::optional<Expression> flops, bytes;  ///< what one launch does, for reports
+  int line = 0, column = 0;                ///< where it stands in function.yaml, for messages
+};
+
+/// `{fill: err, value: 0}`: sets every element, or those of a view.
+struct FillDecl {
+  uint32_t buffer = 0;
+  std::optional<Expression> value, offset, count;
+  int line = 0, column = 0;
+};
+
+/// When a repeat ends before its last round: one element of a buffer, looked at every so many rounds.
+struct UntilDecl {
+  enum class Compare : uint8_t { kBelow, kAbove, kEquals } compare = Compare::kBelow;
+  uint32_t buffer = 0;
+  std::optional<Expression> every, element, value;
+};
+
+/// Rounds of the same steps. Its steps stand behind it in Manifest::steps, those of `check` behind them.
+struct RepeatDecl {
+  std::string name;   ///< empty: none
+  std::string index;  ///< the name of the round's number; empty: none
+  bool uses_index = false;
+  std::optional<Expression> rounds;                  ///< `times`, or `at_most`
+  std::vector<std::pair<uint32_t, uint32_t>> swaps;  ///< buffers that exchange their names after each round
+  std::optional<UntilDecl> until;
+  bool limit_is_error = false;
+  uint32_t check = 0, end = 0;  ///< where the steps of `check` begin, and where they end, in Manifest::steps
+  int line = 0, column = 0;
+};
+
+/// One step of a graph. All steps stand in one list, those of a repeat directly behind it.
+struct StepDecl {
+  enum class Kind : uint8_t { kKernel, kFill, kRepeat } kind = Kind::kKernel;
+  uint32_t index = 0;  ///< into Manifest::kernels, fills or repeats
 };
 
 /// Not part of the version; changed in place.
 struct Settings {
   uint8_t priority = 5;
-  Duration timeout = Duration::seconds(60);   ///< a request's whole life
-  std::optional<Duration> device_time;        ///< one run's; default: the timeout
-  std::optional<uint64_t> memory_bytes;       ///< the most a request's plan may need
+  Duration timeout = Duration::seconds(60);  ///< a request's whole life
+  std::optional<Duration> device_time;       ///< one run's; default: the timeout
+  std::optional<uint64_t> memory_bytes;      ///< the most a request's plan may need
+  /// Shares of device time and of units. Kept and shown; nothing enforces them yet.
+  std::optional<double> time_request, time_limit, units;
+  std::optional<Duration> slo_latency;
+  double slo_percentile = 99;
 };
 
 /// A function of `kind: graph`, parsed and checked as far as that needs no device and no request.
@@ -89,7 +134,10 @@ struct Manifest {
   std::vector<DimDecl> dims;
   std::vector<ParamDecl> params;
   std::vector<BufferDecl> buffers;
-  std::vector<KernelDecl> kernels;
+  std::vector<KernelDecl> kernels;  ///< every one that is written, also those in repeats, in order of text
+  std::vector<FillDecl> fills;
+  std::vector<RepeatDecl> repeats;
+  std::vector<StepDecl> steps;  ///< what runs, in order
   Settings settings;
 
   const ProgramDecl* program_for(std::string_view driver) const;
@@ -129,6 +177,15 @@ bool is_function_name(std::string_view name);
 
 /// The text a compiler gets for `program`: its files in order, each behind a `#line`.
 Result<std::string> source_text(const ProgramDecl& program, const Files& files);
+
+/// Settings apart from their manifest, as JSON: what is stored, shown and changed in place. Everything that is not its
+/// default, and nothing else.
+std::string settings_text(const Settings& settings);
+/// From the text of a map of settings, YAML or JSON. kInvalid with every mistake.
+Result<Settings> parse_settings(std::string_view text);
+/// `path` is as in `limits.timeout`, `value` as in a manifest; an empty one sets it back. kInvalid if it makes no
+/// sense.
+Result<Settings> change_setting(const Settings& settings, std::string_view path, std::string_view value);
 
 /// The option string: options, then -D of every define.
 std::string option_text(const ProgramDecl& program);

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/suggest.h"
+#include "function/constant.h"
 #include "function/manifest_reader.h"
-#include "function/npy.h"
 #include "function/plan_builder.h"
 
 namespace quern {
@@ -14,9 +14,12 @@ namespace quern {
 void ManifestReader::check_accesses() {
   const size_t count = manifest_.buffers.size();
   std::vector<char> is_read(count), is_written(count), is_told(count);
-  for (size_t k = 0; k < manifest_.kernels.size(); ++k) {
+  for (const StepDecl& step : manifest_.steps) {
+    if (step.kind == StepDecl::Kind::kFill) is_written[manifest_.fills[step.index].buffer] = true;
+    if (step.kind != StepDecl::Kind::kKernel) continue;
+    const size_t k = step.index;
     const KernelDecl& kernel = manifest_.kernels[k];
-    std::vector<std::pair<uint32_t, Access>> seen;
+    std::vector<const ArgumentDecl*> seen;
     for (size_t a = 0; a < kernel.arguments.size(); ++a) {
       const ArgumentDecl& argument = kernel.arguments[a];
       if (argument.kind != ArgumentDecl::Kind::kBuffer) continue;
@@ -27,13 +30,15 @@ void ManifestReader::check_accesses() {
       if (writes && is_given)
         mistakes_.error(place, fmt::format("buffer '{}' is {} and never written; write in: {}", buffer.name,
                                            buffer.role == Role::kInput ? "an input" : "a constant", buffer.name));
-      for (const auto& [other, access] : seen)
-        if (other == argument.buffer && (writes || access != Access::kIn)) {
+      for (const ArgumentDecl* other : seen)
+        // Whether two views are apart is known when they are planned.
+        if (other->buffer == argument.buffer && (writes || other->access != Access::kIn) &&
+            !(other->offset && argument.offset)) {
           mistakes_.error(place, fmt::format("kernel '{}' gets buffer '{}' twice and writes it; pass it once, as inout",
                                              kernel.entry, buffer.name));
           break;
         }
-      seen.emplace_back(argument.buffer, argument.access);
+      seen.push_back(&argument);
       if (reads && !is_given && !is_written[argument.buffer] && !buffer.zero && !is_told[argument.buffer]) {
         is_told[argument.buffer] = true;
         mistakes_.warning(place, fmt::format("kernel '{}' reads {} '{}' before any kernel wrote it; write zero: true",
@@ -42,7 +47,15 @@ void ManifestReader::check_accesses() {
       is_read[argument.buffer] |= reads;
     }
     // Only now: a kernel does not read what it writes itself.
-    for (const auto& [buffer, access] : seen) is_written[buffer] |= access != Access::kIn;
+    for (const ArgumentDecl* argument : seen) is_written[argument->buffer] |= argument->access != Access::kIn;
+  }
+  for (const RepeatDecl& repeat : manifest_.repeats) {
+    if (repeat.until) is_read[repeat.until->buffer] = true;
+    // What is written under one name may be read under the other.
+    for (const auto& [one, two] : repeat.swaps) {
+      is_read[one] = is_read[two] = is_read[one] | is_read[two];
+      is_written[one] = is_written[two] = is_written[one] | is_written[two];
+    }
   }
   for (size_t i = 0; i < count; ++i) {
     const BufferDecl& buffer = manifest_.buffers[i];
@@ -55,13 +68,42 @@ void ManifestReader::check_accesses() {
   }
 }
 
+void ManifestReader::check_swaps() {
+  for (size_t i = 0; i < manifest_.repeats.size(); ++i)
+    for (const auto& [one, two] : manifest_.repeats[i].swaps) {
+      const BufferDecl &a = manifest_.buffers[one], &b = manifest_.buffers[two];
+      const bool is_same_rank = a.shape.size() == b.shape.size();
+      if (a.dtype != b.dtype || !is_same_rank)
+        mistakes_.error(*repeat_places_[i], fmt::format("swap of '{}' and '{}', which differ in dtype or shape; make "
+                                                        "them alike",
+                                                        a.name, b.name));
+    }
+}
+
+// What a run says of its rounds: `rounds`, and `rounds.NAME`.
+void ManifestReader::check_rounds_names() {
+  std::set<std::string> taken;
+  size_t reported = 0;
+  for (size_t i = 0; i < manifest_.repeats.size(); ++i) {
+    const RepeatDecl& repeat = manifest_.repeats[i];
+    if (!repeat.until) continue;
+    if (++reported == kMostReported + 1)
+      mistakes_.error(*repeat_places_[i],
+                      fmt::format("more than {} repeats with until; leave some out", kMostReported));
+    if (taken.insert(repeat.name).second) continue;
+    if (repeat.name.empty())
+      mistakes_.error(*repeat_places_[i], "a second repeat with until has no name; give each a name: …");
+    else
+      mistakes_.error(*repeat_places_[i], fmt::format("two repeats have the name '{}'; choose another", repeat.name));
+  }
+}
+
 void ManifestReader::check_constants() {
   for (size_t i = 0; i < manifest_.buffers.size(); ++i) {
     const BufferDecl& buffer = manifest_.buffers[i];
-    if (buffer.role != Role::kConstant || buffer.file.empty()) continue;
+    if (buffer.role != Role::kConstant || (buffer.file.empty() && !buffer.data)) continue;
     const YamlNode& place = *buffer_places_[i];
-    const auto file = files_.find(buffer.file);
-    if (file == files_.end()) {
+    if (!buffer.data && files_.find(buffer.file) == files_.end()) {
       std::vector<std::string> names;
       for (const auto& [name, bytes] : files_) names.push_back(name);
       std::string hint = did_you_mean(buffer.file, names);
@@ -70,18 +112,14 @@ void ManifestReader::check_constants() {
       continue;
     }
     if (mistakes_.any_error()) continue;  // its shape may be wrong, and was told
-    // A constant has one size, so the plan of any binding tells it.
-    PlanPlace where;
-    Manifest alone;
-    alone.name = manifest_.name;
-    alone.dims = manifest_.dims;
-    alone.buffers = {buffer};
-    auto plan = build_plan(alone, corner_of(alone, Corner::kDefault), where);
-    if (!plan.ok()) {
-      mistakes_.error(place, plan.error().text);
+    // A constant has one size, so that any binding tells it.
+    const Binding binding = corner_of(manifest_, Corner::kDefault);
+    auto planned = plan_buffer(manifest_, buffer, names_in(manifest_, binding));
+    if (!planned.ok()) {
+      mistakes_.error(place, planned.error().text);
       continue;
     }
-    auto bytes = constant_bytes(buffer, plan->buffers[0], file->second);
+    auto bytes = constant_bytes(buffer, *planned, files_);
     if (!bytes.ok()) mistakes_.error(place, bytes.error().text);
   }
 }
@@ -94,11 +132,21 @@ void ManifestReader::check_used_names() {
   };
   for (const BufferDecl& buffer : manifest_.buffers)
     for (const Expression& size : buffer.shape) use(size);
+  auto maybe = [&use](const std::optional<Expression>& expression) {
+    if (expression) use(*expression);
+  };
   for (const KernelDecl& kernel : manifest_.kernels) {
     for (const Expression& size : kernel.global) use(size);
     for (const Expression& size : kernel.local) use(size);
     for (const ArgumentDecl& argument : kernel.arguments)
-      if (argument.value) use(*argument.value);
+      for (const auto* one : {&argument.value, &argument.offset, &argument.count}) maybe(*one);
+  }
+  for (const FillDecl& fill : manifest_.fills)
+    for (const auto* one : {&fill.value, &fill.offset, &fill.count}) maybe(*one);
+  for (const RepeatDecl& repeat : manifest_.repeats) {
+    maybe(repeat.rounds);
+    if (repeat.until)
+      for (const auto* one : {&repeat.until->every, &repeat.until->element, &repeat.until->value}) maybe(*one);
   }
   for (size_t i = 0; i < manifest_.dims.size(); ++i)
     if (!used.contains(manifest_.dims[i].name))
@@ -116,6 +164,8 @@ void ManifestReader::check_plans() {
     const YamlNode* at = root_;
     if (where.buffer) at = buffer_places_[static_cast<size_t>(where.buffer - manifest_.buffers.data())];
     if (where.kernel) at = kernel_places_[static_cast<size_t>(where.kernel - manifest_.kernels.data())];
+    if (where.fill) at = fill_places_[static_cast<size_t>(where.fill - manifest_.fills.data())];
+    if (where.repeat) at = repeat_places_[static_cast<size_t>(where.repeat - manifest_.repeats.data())];
     mistakes_.add(at->line, at->column, is_warning, fmt::format("{}{}", when, text));
   };
   struct Trial {
@@ -129,12 +179,12 @@ void ManifestReader::check_plans() {
         Trial{Corner::kLargest, true, "at the largest dims and params: "}}) {
     const Binding binding = corner_of(manifest_, trial.corner);
     PlanPlace where;
-    auto plan = build_plan(manifest_, binding, where);
+    auto plan = build_plan(manifest_, binding, {}, where);
     if (!plan.ok()) {
       if (told.insert(plan.error().text).second) tell(trial.is_warning, trial.when, where, plan.error().text);
       continue;
     }
-    auto scalars = build_scalars(manifest_, binding, where);
+    auto scalars = build_scalars(manifest_, *plan, binding, where);
     if (!scalars.ok() && told.insert(scalars.error().text).second)
       tell(trial.is_warning, trial.when, where, scalars.error().text);
     const auto limit = manifest_.settings.memory_bytes;

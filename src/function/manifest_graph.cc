@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 
 #include "base/suggest.h"
 #include "function/manifest_reader.h"
@@ -19,12 +20,6 @@ std::vector<std::string> names_of(const std::vector<T>& all) {
   return names;
 }
 
-std::vector<std::string> dtype_names() {
-  std::vector<std::string> names;
-  for (int i = 0; i < kDtypes; ++i) names.emplace_back(name_of(static_cast<Dtype>(i)));
-  return names;
-}
-
 std::string show(const Number& number) {
   return std::visit([](auto value) { return fmt::format("{}", value); }, number);
 }
@@ -37,6 +32,12 @@ bool is_below(const Number& a, const Number& b) {
 }
 
 }  // namespace
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names;
+  for (int i = 0; i < kDtypes; ++i) names.emplace_back(name_of(static_cast<Dtype>(i)));
+  return names;
+}
 
 // True of a name that a dim or param may have; dims and params are one set of names, because a request sets both alike.
 bool ManifestReader::is_free_name(const YamlNode& key, std::string_view what) {
@@ -200,7 +201,7 @@ void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
   if (!is_identifier(key.text))
     mistakes_.error(key, fmt::format("{} is no name; write a letter, then at most 62 letters, digits or _", what));
   if (is_map(node, what)) {
-    refuse_unknown_keys(node, "a buffer", {"role", "dtype", "shape", "zero", "file"}, {"data", "tensor"});
+    refuse_unknown_keys(node, "a buffer", {"role", "dtype", "shape", "zero", "file", "tensor", "data"}, {});
     if (const YamlNode* role_node = required(node, what, "role")) {
       const std::vector<std::string> roles = {"constant", "input", "output", "scratch"};
       const auto text = text_of(*role_node, "role");
@@ -222,15 +223,59 @@ void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
         mistakes_.error(*zero,
                         fmt::format("{}: {} buffers are never written; leave out zero", what, name_of(buffer.role)));
     }
-    const YamlNode* file = node.find("file");
-    if (is_constant && !file)
-      mistakes_.error(key, fmt::format("{} is a constant without file; write file: NAME.npy", what));
-    if (!is_constant && file) mistakes_.error(*file, fmt::format("{}: only constants have a file; leave it out", what));
-    if (is_constant && file) buffer.file = text_of(*file, "file").value_or("");
+    read_contents(node, key, buffer);
   }
+  buffer_index_.emplace(key.text, static_cast<uint32_t>(manifest_.buffers.size()));
+  if (buffer.role == Role::kInput || buffer.role == Role::kOutput)
+    if (++tensors_ == kMostTensors + 1)
+      mistakes_.error(key, fmt::format("more than {} inputs and outputs; leave some out", kMostTensors));
   // Kept even if it is wrong, so that kernels that name it are not called wrong too.
   manifest_.buffers.push_back(std::move(buffer));
   buffer_places_.push_back(&key);
+}
+
+// Where the bytes of a constant come from; other buffers have none.
+void ManifestReader::read_contents(const YamlNode& node, const YamlNode& key, BufferDecl& buffer) {
+  const std::string what = fmt::format("buffer {}", shown(key.text));
+  const YamlNode *file = node.find("file"), *tensor = node.find("tensor"), *data = node.find("data");
+  if (buffer.role != Role::kConstant) {
+    for (const YamlNode* extra : {file, tensor, data})
+      if (extra)
+        mistakes_.error(*extra, fmt::format("{}: only constants have file, tensor and data; leave it out", what));
+    return;
+  }
+  if (!file && !data)
+    return mistakes_.error(key,
+                           fmt::format("{} is a constant without file; write file: NAME.npy, or data: [ … ]", what));
+  if (file && data) return mistakes_.error(*data, fmt::format("{} has file and data; leave one out", what));
+  if (data) {
+    if (tensor)
+      mistakes_.error(*tensor, fmt::format("{}: tensor names one of a .safetensors file; leave it out", what));
+    ByteWriter bytes;
+    read_data(*data, buffer, bytes);
+    buffer.data = bytes.take();
+    return;
+  }
+  buffer.file = text_of(*file, "file").value_or("");
+  const bool is_safetensors = buffer.file.ends_with(".safetensors");
+  if (tensor) buffer.tensor = text_of(*tensor, "tensor").value_or("");
+  if (tensor && !is_safetensors)
+    mistakes_.error(*tensor, fmt::format("{}: tensor names one of a .safetensors file; leave it out", what));
+  else if (is_safetensors && buffer.tensor.empty())
+    mistakes_.error(*file, fmt::format("{}: a .safetensors file holds many tensors; write tensor: NAME", what));
+}
+
+// Numbers, flat or nested; the shape says how many there must be.
+void ManifestReader::read_data(const YamlNode& node, const BufferDecl& buffer, ByteWriter& into) {
+  if (node.is_sequence()) {
+    for (const YamlNode& item : node.children) read_data(item, buffer, into);
+    return;
+  }
+  const auto number = number_of_dtype(node, buffer.dtype, fmt::format("data of buffer {}", shown(buffer.name)));
+  if (!number) return;
+  const auto scalar = std::visit([&](auto value) { return scalar_of(buffer.dtype, value); }, *number);
+  const uint64_t bits = scalar ? scalar->bits : 0;
+  into.raw(std::as_bytes(std::span(&bits, 1)).first(size_of(buffer.dtype)));
 }
 
 bool ManifestReader::names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope) {
@@ -242,9 +287,17 @@ bool ManifestReader::names_are_known(const YamlNode& node, const Expression& exp
   for (const std::string& name : expression.names()) {
     const DimDecl* dim = manifest_.dim(name);
     const ParamDecl* param = manifest_.param(name);
-    if (!dim && !param) {
+    if (const auto repeat = repeat_of_index(name)) {
+      if (!scope.indices)
+        refuse(
+            fmt::format("{} names '{}', the number of a round; it must be the same in every round", scope.what, name));
+      else
+        manifest_.repeats[*repeat].uses_index = true;
+    } else if (!dim && !param) {
       std::vector<std::string> known = names_of(manifest_.dims);
       for (const ParamDecl& one : manifest_.params) known.push_back(one.name);
+      for (const uint32_t open : open_repeats_)
+        if (!manifest_.repeats[open].index.empty()) known.push_back(manifest_.repeats[open].index);
       std::string hint = did_you_mean(name, known);
       refuse(fmt::format("{} names {}, which is no dim and no param{}", scope.what, shown(name),
                          hint.empty() ? "; add it under dims" : hint));
@@ -293,8 +346,8 @@ std::optional<Expression> ManifestReader::read_expression(const YamlNode& node, 
       mistakes_.error(node, fmt::format("{}: {}", scope.what, status.error().text));
       return std::nullopt;
     }
-    if (scope.is_size && *expression->fixed() < 1) {
-      mistakes_.error(node, fmt::format("{} is {}; write at least 1", scope.what, *expression->fixed()));
+    if (scope.is_size && *expression->fixed() < scope.least) {
+      mistakes_.error(node, fmt::format("{} is {}; write at least {}", scope.what, *expression->fixed(), scope.least));
       return std::nullopt;
     }
   }
@@ -312,95 +365,6 @@ std::vector<Expression> ManifestReader::read_sizes(const YamlNode& node, std::st
   for (const YamlNode& item : node.children)
     sizes.push_back(read_expression(item, scope).value_or(Expression::constant(1)));
   return sizes;
-}
-
-void ManifestReader::read_kernels(const YamlNode& node) {
-  if (!is_sequence(node, "kernels")) return;
-  if (node.children.empty()) mistakes_.error(node, "kernels is empty; write at least one");
-  if (node.children.size() > kMostLaunches)
-    return mistakes_.error(node,
-                           fmt::format("{} kernels; at most {} are allowed", node.children.size(), kMostLaunches));
-  for (const YamlNode& kernel : node.children) read_kernel(kernel);
-}
-
-void ManifestReader::read_kernel(const YamlNode& node) {
-  if (!is_map(node, "a kernel")) return;
-  for (std::string_view later : {"repeat", "fill"})
-    if (node.find(later)) {
-      mistakes_.error(node, fmt::format("'{}' is not supported yet; write kernels one by one", later));
-      return;
-    }
-  refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args"}, {"flops", "bytes", "name"});
-  KernelDecl kernel;
-  kernel.line = node.line;
-  kernel.column = node.column;
-  argument_places_.emplace_back();
-  if (const YamlNode* entry = required(node, "a kernel", "entry")) {
-    kernel.entry = text_of(*entry, "entry").value_or("");
-    if (entry->is_scalar() && !is_identifier(kernel.entry))
-      mistakes_.error(*entry,
-                      fmt::format("entry {} is no name; write the name of a __kernel function", shown(kernel.entry)));
-  }
-  if (const YamlNode* global = required(node, "a kernel", "global"); global && is_sequence(*global, "global"))
-    kernel.global = read_sizes(*global, "global", 3, {.what = "a global size"});
-  if (const YamlNode* local = node.find("local"); local && !local->is_null() && is_sequence(*local, "local")) {
-    kernel.local = read_sizes(*local, "local", 3, {.what = "a local size", .free_dims = false});
-    if (!kernel.local.empty() && !kernel.global.empty() && kernel.local.size() != kernel.global.size())
-      mistakes_.error(*local, fmt::format("local has {} sizes and global {}; write as many", kernel.local.size(),
-                                          kernel.global.size()));
-  }
-  if (const YamlNode* args = node.find("args"); args && !args->is_null() && is_sequence(*args, "args")) {
-    if (args->children.size() > kMostArguments)
-      mistakes_.error(*args,
-                      fmt::format("{} arguments; at most {} are allowed", args->children.size(), kMostArguments));
-    else
-      for (const YamlNode& argument : args->children) read_argument(argument, kernel);
-  }
-  manifest_.kernels.push_back(std::move(kernel));
-  kernel_places_.push_back(&node);
-}
-
-void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
-  constexpr std::string_view kForms = "write {in: b}, {out: b}, {inout: b}, {DTYPE: expression} or {local: bytes}";
-  if (node.is_map() && (node.find("offset") || node.find("count")))
-    return mistakes_.error(node, "views (offset, count) are not supported yet; pass the whole buffer");
-  if (!node.is_map() || node.children.size() != 2)
-    return mistakes_.error(node, fmt::format("an argument is {}; {}", node.kind_name(), kForms));
-  const YamlNode &key = node.children[0], &value = node.children[1];
-  ArgumentDecl argument;
-  const auto dtype = dtype_of(key.text);
-  if (key.text == "in" || key.text == "out" || key.text == "inout") {
-    argument.access = key.text == "in" ? Access::kIn : key.text == "out" ? Access::kOut : Access::kInout;
-    const auto name = text_of(value, key.text);
-    if (!name) return;
-    const BufferDecl* buffer = manifest_.buffer(*name);
-    if (!buffer) {
-      std::string hint = did_you_mean(*name, names_of(manifest_.buffers));
-      return mistakes_.error(
-          value, fmt::format("there is no buffer {}{}", shown(*name), hint.empty() ? "; add it under buffers" : hint));
-    }
-    argument.buffer = static_cast<uint32_t>(buffer - manifest_.buffers.data());
-  } else if (key.text == "local") {
-    argument.kind = ArgumentDecl::Kind::kLocal;
-    argument.value = read_expression(value, {.what = "local memory"});
-  } else if (dtype) {
-    argument.kind = ArgumentDecl::Kind::kScalar;
-    argument.dtype = *dtype;
-    const bool floats = is_float(*dtype);
-    argument.value =
-        read_expression(value, {.what = "a scalar", .any_integer_param = true, .floats = floats, .is_size = false});
-    if (++scalars_ == kMostScalars + 1)
-      mistakes_.error(node, fmt::format("more than {} scalar arguments in all kernels", kMostScalars));
-  } else {
-    std::vector<std::string> known = dtype_names();
-    known.insert(known.end(), {"in", "out", "inout", "local"});
-    std::string hint = did_you_mean(key.text, known);
-    return mistakes_.error(key, fmt::format("there is no argument {}{}", shown(key.text),
-                                            hint.empty() ? fmt::format("; {}", kForms) : hint));
-  }
-  if (argument.kind != ArgumentDecl::Kind::kBuffer && !argument.value) argument.value = Expression::constant(1);
-  kernel.arguments.push_back(std::move(argument));
-  argument_places_.back().push_back(&key);
 }
 
 }  // namespace quern

@@ -12,8 +12,6 @@
 namespace quern {
 namespace {
 
-constexpr Duration kLongestTimeout = Duration::seconds(24 * 3600);
-
 // Options that only change how OpenCL C is compiled. A list of what is allowed and not of what is not: clang, behind
 // the compiler, knows hundreds of options that read or write files.
 constexpr std::array<std::string_view, 19> kOpenclOptions = {
@@ -154,16 +152,18 @@ Manifest ManifestReader::read(const YamlNode& root) {
   if (!is_map(root, "the manifest")) return {};
   refuse_unknown_keys(root, "the manifest",
                       {"api", "name", "kind", "programs", "dims", "params", "buffers", "kernels", "settings"},
-                      {"headers", "batch"});
+                      {"batch"});
   read_header(root);
   if (const YamlNode* node = required(root, "the manifest", "programs")) read_programs(*node);
   // Names first: expressions further down are held against them.
   if (const YamlNode* node = root.find("dims"); node && !node->is_null()) read_dims(*node);
   if (const YamlNode* node = root.find("params"); node && !node->is_null()) read_params(*node);
   if (const YamlNode* node = root.find("buffers"); node && !node->is_null()) read_buffers(*node);
-  if (const YamlNode* node = required(root, "the manifest", "kernels")) read_kernels(*node);
+  if (const YamlNode* node = required(root, "the manifest", "kernels")) read_steps(*node, "kernels");
   if (const YamlNode* node = root.find("settings"); node && !node->is_null()) read_settings(*node);
   check_accesses();
+  check_swaps();
+  check_rounds_names();
   check_constants();
   check_used_names();
   if (!mistakes_.any_error()) check_plans();
@@ -209,24 +209,26 @@ void ManifestReader::read_program(const YamlNode& key, const YamlNode& node) {
   ProgramDecl program;
   program.driver = key.text;
   if (node.is_scalar()) {
-    read_program_file(node, program);
+    read_program_file(node, program.files);
   } else if (is_map(node, fmt::format("program {}", key.text))) {
-    refuse_unknown_keys(node, "a program", {"files", "options", "defines"}, {"headers"});
+    refuse_unknown_keys(node, "a program", {"files", "headers", "options", "defines"}, {});
     if (const YamlNode* files = required(node, "a program", "files"); files && is_sequence(*files, "files")) {
       if (files->children.empty()) mistakes_.error(*files, "files is empty; write at least one");
-      for (const YamlNode& file : files->children) read_program_file(file, program);
+      for (const YamlNode& file : files->children) read_program_file(file, program.files);
     }
+    if (const YamlNode* headers = node.find("headers"); headers && is_sequence(*headers, "headers"))
+      for (const YamlNode& file : headers->children) read_program_file(file, program.headers);
     if (const YamlNode* options = node.find("options"); options && !options->is_null()) read_options(*options, program);
     if (const YamlNode* defines = node.find("defines"); defines && !defines->is_null()) read_defines(*defines, program);
   }
   manifest_.programs.push_back(std::move(program));
 }
 
-void ManifestReader::read_program_file(const YamlNode& node, ProgramDecl& program) {
+void ManifestReader::read_program_file(const YamlNode& node, std::vector<std::string>& into) {
   constexpr size_t kMostProgramFiles = 256;
   auto name = text_of(node, "a file");
   if (!name) return;
-  if (program.files.size() == kMostProgramFiles)
+  if (into.size() == kMostProgramFiles)
     return mistakes_.error(node, fmt::format("more than {} files in one program", kMostProgramFiles));
   const auto file = files_.find(*name);
   if (file == files_.end()) {
@@ -238,7 +240,7 @@ void ManifestReader::read_program_file(const YamlNode& node, ProgramDecl& progra
   }
   if (as_text(file->second).find('\0') != std::string_view::npos)
     mistakes_.error(node, fmt::format("file {} is not text (it has a zero byte); programs are sources", shown(*name)));
-  program.files.push_back(*std::move(name));
+  into.push_back(*std::move(name));
 }
 
 void ManifestReader::read_options(const YamlNode& node, ProgramDecl& program) {
@@ -281,47 +283,6 @@ void ManifestReader::read_defines(const YamlNode& node, ProgramDecl& program) {
                                          shown(text), shown(key.text)));
     program.defines.emplace(key.text, std::move(text));
   }
-}
-
-void ManifestReader::read_settings(const YamlNode& node) {
-  if (!is_map(node, "settings")) return;
-  refuse_unknown_keys(node, "settings", {"priority", "limits"}, {"quota", "slo"});
-  if (const YamlNode* priority = node.find("priority"))
-    if (auto value = whole_of(*priority, "priority")) {
-      if (*value < 0 || *value > 9)
-        mistakes_.error(*priority, fmt::format("priority is {}; write 0 (most urgent) to 9", *value));
-      else
-        manifest_.settings.priority = static_cast<uint8_t>(*value);
-    }
-  if (const YamlNode* limits = node.find("limits"); limits && !limits->is_null()) read_limits(*limits);
-}
-
-void ManifestReader::read_limits(const YamlNode& node) {
-  if (!is_map(node, "limits")) return;
-  refuse_unknown_keys(node, "limits", {"timeout", "device_time", "memory"}, {});
-  auto duration = [&](std::string_view key) -> std::optional<Duration> {
-    const YamlNode* value = node.find(key);
-    if (!value) return std::nullopt;
-    auto text = text_of(*value, key);
-    if (!text) return std::nullopt;
-    auto parsed = parse_duration(*text);
-    if (parsed.ok() && parsed->ns > 0 && *parsed <= kLongestTimeout) return *parsed;
-    mistakes_.error(*value, parsed.ok() ? fmt::format("{} is {}; write more than 0 and at most 24h", key, *text)
-                                        : fmt::format("{}: {}", key, parsed.error().text));
-    return std::nullopt;
-  };
-  if (auto timeout = duration("timeout")) manifest_.settings.timeout = *timeout;
-  manifest_.settings.device_time = duration("device_time");
-  if (const YamlNode* value = node.find("memory"))
-    if (auto text = text_of(*value, "memory")) {
-      auto bytes = parse_bytes(*text);
-      if (!bytes.ok())
-        mistakes_.error(*value, fmt::format("memory: {}", bytes.error().text));
-      else if (*bytes == 0)
-        mistakes_.error(*value, "memory is 0; write what a request may need at most, as in 64MiB");
-      else
-        manifest_.settings.memory_bytes = *bytes;
-    }
 }
 
 ParsedManifest parse_manifest(const Files& files) {

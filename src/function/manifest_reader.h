@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "function/manifest.h"
@@ -34,15 +35,19 @@ class Mistakes {
 
 /// `text` as messages show it: quoted, and cut where it is long.
 std::string shown(std::string_view text);
+/// "fp32", "int8", …
+std::vector<std::string> dtype_names();
 
 /// Turns a tree into a Manifest: manifest_parse.cc has what surrounds a graph (name, programs, settings),
-/// manifest_graph.cc what is in it, manifest_check.cc what holds between its parts. A part that is wrong is reported
-/// and left out, and reading goes on: all mistakes come at once.
+/// manifest_graph.cc its names and buffers, manifest_steps.cc what runs, manifest_check.cc what holds between its
+/// parts. A part that is wrong is reported and left out, and reading goes on: all mistakes come at once.
 class ManifestReader {
  public:
   ManifestReader(const Files& files, Mistakes& mistakes) : files_(files), mistakes_(mistakes) {}
 
   Manifest read(const YamlNode& root);
+  /// Of a map of settings that stands by itself.
+  Settings read_settings_alone(const YamlNode& node);
 
  private:
   /// What a name in an expression may stand for, and how messages call such an expression.
@@ -53,6 +58,8 @@ class ManifestReader {
     bool any_integer_param = false;  ///< also without min and max
     bool floats = false;             ///< float params and numbers that are not whole
     bool is_size = true;             ///< marks its params ParamDecl::in_size
+    bool indices = true;             ///< numbers of rounds, inside a repeat
+    int64_t least = 1;               ///< of a size
   };
 
   // manifest_parse.cc: the values of YAML
@@ -71,9 +78,15 @@ class ManifestReader {
   void read_program(const YamlNode& key, const YamlNode& node);
   void read_options(const YamlNode& node, ProgramDecl& program);
   void read_defines(const YamlNode& node, ProgramDecl& program);
-  void read_program_file(const YamlNode& node, ProgramDecl& program);
+  void read_program_file(const YamlNode& node, std::vector<std::string>& into);
+
+  // manifest_settings.cc
   void read_settings(const YamlNode& node);
   void read_limits(const YamlNode& node);
+  void read_quota(const YamlNode& node);
+  void read_slo(const YamlNode& node);
+  std::optional<Duration> read_duration(const YamlNode& map, std::string_view key);
+  std::optional<double> read_share(const YamlNode& map, std::string_view key, double most);
 
   // manifest_graph.cc
   bool is_free_name(const YamlNode& key, std::string_view what);
@@ -85,15 +98,32 @@ class ManifestReader {
   void read_buffers(const YamlNode& node);
   void read_buffer(const YamlNode& key, const YamlNode& node);
   std::optional<Dtype> read_dtype(const YamlNode& node, std::string_view what);
-  void read_kernels(const YamlNode& node);
-  void read_kernel(const YamlNode& node);
-  void read_argument(const YamlNode& node, KernelDecl& kernel);
+  void read_contents(const YamlNode& node, const YamlNode& key, BufferDecl& buffer);
+  void read_data(const YamlNode& node, const BufferDecl& buffer, ByteWriter& into);
   std::optional<Expression> read_expression(const YamlNode& node, const Scope& scope);
   bool names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope);
   std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t most, const Scope& scope);
 
+  // manifest_steps.cc
+  void read_steps(const YamlNode& node, std::string_view what);
+  void read_step(const YamlNode& node);
+  void read_kernel(const YamlNode& node);
+  void read_argument(const YamlNode& node, KernelDecl& kernel);
+  void read_view(const YamlNode& node, std::optional<Expression>& offset, std::optional<Expression>& count);
+  void read_fill(const YamlNode& node);
+  void read_repeat(const YamlNode& node);
+  void read_rounds(const YamlNode& node, RepeatDecl& repeat);
+  void read_index(const YamlNode& node, RepeatDecl& repeat);
+  void read_swap(const YamlNode& node, RepeatDecl& repeat);
+  void read_swap_pair(const YamlNode& node, RepeatDecl& repeat);
+  void read_until(const YamlNode& node, RepeatDecl& repeat);
+  std::optional<uint32_t> read_buffer_name(const YamlNode& node, std::string_view what);
+  std::optional<size_t> repeat_of_index(std::string_view name) const;
+
   // manifest_check.cc
   void check_accesses();
+  void check_swaps();
+  void check_rounds_names();
   void check_constants();
   void check_used_names();
   void check_plans();
@@ -103,9 +133,11 @@ class ManifestReader {
   Manifest manifest_;
   // Where each part stands, in the order of the manifest's lists.
   const YamlNode* root_ = nullptr;
-  std::vector<const YamlNode*> dim_places_, param_places_, buffer_places_, kernel_places_;
+  std::vector<const YamlNode*> dim_places_, param_places_, buffer_places_, kernel_places_, fill_places_, repeat_places_;
   std::vector<std::vector<const YamlNode*>> argument_places_;  // by kernel
-  size_t scalars_ = 0;
+  std::unordered_map<std::string, uint32_t> buffer_index_;     // by name: graphs have thousands
+  size_t tensors_ = 0;
+  std::vector<uint32_t> open_repeats_;  // those that what is read stands in, outermost first
 };
 
 }  // namespace quern

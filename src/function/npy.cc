@@ -152,32 +152,4 @@ Result<std::string> npy_header(Dtype dtype, std::span<const int64_t> shape) {
   return header + dict;
 }
 
-Result<std::span<const std::byte>> constant_bytes(const BufferDecl& buffer, const PlannedBuffer& planned,
-                                                  std::span<const std::byte> file) {
-  auto problem = [&](ErrorCode code, std::string_view what) {
-    return Error{code, fmt::format("constant '{}': file '{}': {}", buffer.name, buffer.file, what)};
-  };
-  if (buffer.file.ends_with(".safetensors"))
-    return problem(ErrorCode::kUnsupported, "safetensors are not supported yet; save it as .npy");
-  if (!buffer.file.ends_with(".npy")) {
-    if (file.size() != planned.size_bytes)
-      return problem(ErrorCode::kInvalid,
-                     fmt::format("is {} bytes, but {} {} needs {}", file.size(), name_of(planned.dtype),
-                                 show_shape(planned.shape), planned.size_bytes));
-    return file;
-  }
-  auto npy = read_npy_header(file);
-  if (!npy.ok()) return problem(npy.error().code, npy.error().text);
-  // bf16 has no name in .npy files: its bits come as uint16.
-  const Dtype expected = planned.dtype == Dtype::kBf16 ? Dtype::kUint16 : planned.dtype;
-  if (npy->dtype != expected)
-    return problem(ErrorCode::kInvalid,
-                   fmt::format("has dtype {} but the manifest says {}; save it with .astype('{}')", name_of(npy->dtype),
-                               name_of(planned.dtype), npy_name_of(expected)));
-  if (npy->shape != planned.shape)
-    return problem(ErrorCode::kInvalid, fmt::format("has shape {} but the manifest says {}", show_shape(npy->shape),
-                                                    show_shape(planned.shape)));
-  return file.subspan(npy->data_offset);
-}
-
 }  // namespace quern

@@ -23,8 +23,4 @@ Result<Npy> read_npy_header(std::span<const std::byte> file);
 /// The header of a version 1 file, padded to 64 bytes; the elements follow it. kUnsupported for bf16.
 Result<std::string> npy_header(Dtype dtype, std::span<const int64_t> shape);
 
-/// The elements of a constant: the file as it is, or behind the header of an .npy whose dtype and shape must match.
-Result<std::span<const std::byte>> constant_bytes(const BufferDecl& buffer, const PlannedBuffer& planned,
-                                                  std::span<const std::byte> file);
-
 }  // namespace quern

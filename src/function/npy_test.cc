@@ -95,31 +95,5 @@ TEST(Npy, RefusesWhatIsDamaged) {
   EXPECT_FALSE(read(file_with(deep + ")}", 4)).ok());
 }
 
-TEST(Npy, ConstantsAreRawOrNpy) {
-  BufferDecl buffer{
-      .name = "w", .role = Role::kConstant, .dtype = Dtype::kFp32, .shape = {}, .zero = false, .file = "w.bin"};
-  PlannedBuffer planned{
-      .role = Role::kConstant, .dtype = Dtype::kFp32, .shape = {2, 3}, .size_bytes = 24, .zero = false};
-  const Bytes raw(24, std::byte{1});
-  EXPECT_EQ(constant_bytes(buffer, planned, raw)->data(), raw.data());
-  EXPECT_EQ(constant_bytes(buffer, planned, std::span(raw).first(23)).error().text,
-            "constant 'w': file 'w.bin': is 23 bytes, but fp32 [2,3] needs 24");
-  buffer.file = "w.npy";
-  const std::string file = *npy_header(Dtype::kFp32, planned.shape) + std::string(24, 'x');
-  EXPECT_EQ(as_text(*constant_bytes(buffer, planned, as_bytes_of(file))), std::string(24, 'x'));
-  EXPECT_FALSE(constant_bytes(buffer, planned, raw).ok()) << "the name says .npy";
-  planned.shape = {3, 2};
-  EXPECT_EQ(constant_bytes(buffer, planned, as_bytes_of(file)).error().text,
-            "constant 'w': file 'w.npy': has shape [2,3] but the manifest says [3,2]");
-  planned.dtype = Dtype::kInt32;
-  EXPECT_EQ(constant_bytes(buffer, planned, as_bytes_of(file)).error().text,
-            "constant 'w': file 'w.npy': has dtype fp32 but the manifest says int32; save it with .astype('<i4')");
-  planned = {.role = Role::kConstant, .dtype = Dtype::kBf16, .shape = {4}, .size_bytes = 8, .zero = false};
-  const std::string halves = *npy_header(Dtype::kUint16, planned.shape) + std::string(8, 'x');
-  EXPECT_EQ(constant_bytes(buffer, planned, as_bytes_of(halves))->size(), 8u);
-  buffer.file = "w.safetensors";
-  EXPECT_EQ(constant_bytes(buffer, planned, raw).error().code, ErrorCode::kUnsupported);
-}
-
 }  // namespace
 }  // namespace quern

@@ -10,16 +10,11 @@
 namespace quern {
 namespace {
 
-constexpr uint64_t kMostLocalBytes = uint64_t{1} << 30;
 constexpr uint64_t kLargestLocal = uint64_t{1} << 16;
 constexpr uint64_t kPickedLocal = 64;
 
 std::string kernel_text(const Manifest& manifest, const KernelDecl& kernel) {
   return fmt::format("{}: kernel '{}'", manifest.name, kernel.entry);
-}
-
-Names names_in(const Manifest& manifest, const Binding& binding) {
-  return [&manifest, &binding](std::string_view name) { return value_in(manifest, binding, name); };
 }
 
 // The names of `expression` are the same for every request.
@@ -30,11 +25,12 @@ bool is_fixed(const Manifest& manifest, const Expression& expression) {
   });
 }
 
+}  // namespace
+
 Result<PlannedBuffer> plan_buffer(const Manifest& manifest, const BufferDecl& decl, const Names& names) {
   PlannedBuffer buffer;
   buffer.role = decl.role;
   buffer.dtype = decl.dtype;
-  buffer.zero = decl.zero;
   buffer.size_bytes = size_of(decl.dtype);
   buffer.shape.reserve(decl.shape.size());
   auto problem = [&](std::string_view what) {
@@ -95,64 +91,6 @@ Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Name
   return {};
 }
 
-Result<PlannedLaunch> plan_launch(const Manifest& manifest, const KernelDecl& kernel, const Names& names,
-                                  std::vector<Dtype>& scalars) {
-  PlannedLaunch launch;
-  launch.entry = kernel.entry;
-  QUERN_TRY(plan_sizes(manifest, kernel, names, launch));
-  if (kernel.arguments.size() > kMostArguments)
-    return invalid(fmt::format("{}: more than {} arguments", kernel_text(manifest, kernel), kMostArguments));
-  launch.arguments.reserve(kernel.arguments.size());
-  for (const ArgumentDecl& decl : kernel.arguments) {
-    PlannedArgument argument;
-    argument.kind = decl.kind;
-    argument.access = decl.access;
-    if (decl.kind == ArgumentDecl::Kind::kBuffer) {
-      argument.index = decl.buffer;
-    } else if (decl.kind == ArgumentDecl::Kind::kScalar) {
-      argument.index = static_cast<uint32_t>(scalars.size());
-      scalars.push_back(decl.dtype);
-    } else {
-      auto bytes = decl.value->whole(names);
-      if (!bytes.ok()) return invalid(fmt::format("{}: {}", kernel_text(manifest, kernel), bytes.error().text));
-      if (*bytes < 1 || static_cast<uint64_t>(*bytes) > kMostLocalBytes)
-        return invalid(fmt::format("{}: its local memory '{}' is {} bytes; it must be 1 to {}",
-                                   kernel_text(manifest, kernel), decl.value->text(), *bytes, kMostLocalBytes));
-      argument.local_bytes = static_cast<uint64_t>(*bytes);
-    }
-    launch.arguments.push_back(argument);
-  }
-  return launch;
-}
-
-// A param that is passed on as it is keeps its bits: an expression could not hold a uint64 above 2^63.
-const Scalar* param_as_it_is(const Manifest& manifest, const Binding& binding, const ArgumentDecl& argument) {
-  if (!argument.value->is_name()) return nullptr;
-  for (size_t i = 0; i < manifest.params.size(); ++i)
-    if (manifest.params[i].dtype == argument.dtype && manifest.params[i].name == argument.value->names()[0])
-      return &binding.params[i];
-  return nullptr;
-}
-
-Result<Scalar> scalar_value(const Manifest& manifest, const KernelDecl& kernel, const ArgumentDecl& argument,
-                            const Names& names) {
-  auto problem = [&](std::string_view what) {
-    return invalid(fmt::format("{}: {}", kernel_text(manifest, kernel), what));
-  };
-  if (is_float(argument.dtype)) {
-    auto value = argument.value->real(names);
-    if (!value.ok()) return problem(value.error().text);
-    return *scalar_of(argument.dtype, *value);
-  }
-  auto value = argument.value->whole(names);
-  if (!value.ok()) return problem(value.error().text);
-  if (auto scalar = scalar_of(argument.dtype, *value)) return *scalar;
-  return problem(fmt::format("its argument '{}' is {}, which does not fit {}", argument.value->text(), *value,
-                             name_of(argument.dtype)));
-}
-
-}  // namespace
-
 std::optional<Number> value_in(const Manifest& manifest, const Binding& binding, std::string_view name) {
   for (size_t i = 0; i < manifest.dims.size(); ++i)
     if (manifest.dims[i].name == name) return Number(binding.dims[i]);
@@ -179,63 +117,41 @@ std::optional<Number> value_in(const Manifest& manifest, const Binding& binding,
 
 std::string show_shape(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
-Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, PlanPlace& place) {
+Names names_in(const Manifest& manifest, const Binding& binding,
+               const std::vector<std::pair<uint32_t, int64_t>>* rounds) {
+  return [&manifest, &binding, rounds](std::string_view name) -> std::optional<Number> {
+    if (rounds)
+      for (const auto& [repeat, round] : *rounds)
+        if (manifest.repeats[repeat].index == name) return Number(round);
+    return value_in(manifest, binding, name);
+  };
+}
+
+Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits, PlanPlace& place) {
   if (binding.dims.size() != manifest.dims.size() || binding.params.size() != manifest.params.size())
     return internal(fmt::format("{}: the binding is of another manifest", manifest.name));
-  if (manifest.buffers.size() > kMostBuffers || manifest.kernels.size() > kMostLaunches)
-    return invalid(
-        fmt::format("{}: at most {} buffers and {} kernels are allowed", manifest.name, kMostBuffers, kMostLaunches));
   const Names names = names_in(manifest, binding);
   Plan plan;
   plan.buffers.reserve(manifest.buffers.size());
   for (const BufferDecl& decl : manifest.buffers) {
     place = {.buffer = &decl};
     QUERN_TRY(PlannedBuffer buffer, plan_buffer(manifest, decl, names));
-    plan.memory_bytes += buffer.size_bytes;  // 2^8 buffers of 2^40 bytes fit
     plan.buffers.push_back(std::move(buffer));
   }
-  plan.launches.reserve(manifest.kernels.size());
-  for (const KernelDecl& kernel : manifest.kernels) {
-    place = {.kernel = &kernel};
-    QUERN_TRY(PlannedLaunch launch, plan_launch(manifest, kernel, names, plan.scalars));
-    for (const PlannedArgument& argument : launch.arguments)
-      if (argument.kind == ArgumentDecl::Kind::kBuffer && argument.index >= plan.buffers.size())
-        return internal(fmt::format("{}: an argument names no buffer", kernel_text(manifest, kernel)));
-    if (plan.scalars.size() > kMostScalars)
-      return invalid(fmt::format("{}: more than {} scalar arguments", manifest.name, kMostScalars));
-    plan.launches.push_back(std::move(launch));
-  }
+  QUERN_TRY(plan_steps(manifest, binding, plan, place));
+  place = {};
+  QUERN_TRY(plan_memory(manifest, limits, plan));
   return plan;
 }
 
-Result<std::vector<Scalar>> build_scalars(const Manifest& manifest, const Binding& binding, PlanPlace& place) {
-  if (binding.dims.size() != manifest.dims.size() || binding.params.size() != manifest.params.size())
-    return internal(fmt::format("{}: the binding is of another manifest", manifest.name));
-  const Names names = names_in(manifest, binding);
-  std::vector<Scalar> scalars;
-  for (const KernelDecl& kernel : manifest.kernels) {
-    for (const ArgumentDecl& argument : kernel.arguments) {
-      if (argument.kind != ArgumentDecl::Kind::kScalar) continue;
-      if (const Scalar* param = param_as_it_is(manifest, binding, argument)) {
-        scalars.push_back(*param);
-        continue;
-      }
-      place = {.kernel = &kernel};
-      QUERN_TRY(Scalar scalar, scalar_value(manifest, kernel, argument, names));
-      scalars.push_back(scalar);
-    }
-  }
-  return scalars;
+Result<Plan> make_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits) {
+  PlanPlace place;
+  return build_plan(manifest, binding, limits, place);
 }
 
-Result<Plan> make_plan(const Manifest& manifest, const Binding& binding) {
+Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Plan& plan, const Binding& binding) {
   PlanPlace place;
-  return build_plan(manifest, binding, place);
-}
-
-Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Binding& binding) {
-  PlanPlace place;
-  return build_scalars(manifest, binding, place);
+  return build_scalars(manifest, plan, binding, place);
 }
 
 std::string plan_key(const Manifest& manifest, const Binding& binding) {

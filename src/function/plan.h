@@ -49,21 +49,67 @@ struct Binding {
 /// without contradiction; dims in range; params known ("did you mean") and in range.
 Result<Binding> bind(const Manifest& manifest, const CallSpec& call);
 
-/// An argument of a planned launch. A scalar is a slot of the request's scalars: all else is the same for every
-/// request with these dims.
+/// A scalar of a plan: the same for every request that shares the plan, or a slot that each request fills.
+struct PlannedScalar {
+  static constexpr uint32_t kFixed = UINT32_MAX;
+  uint32_t slot = kFixed;
+  Scalar fixed;
+};
+
+/// An argument of a planned launch.
 struct PlannedArgument {
   ArgumentDecl::Kind kind = ArgumentDecl::Kind::kBuffer;
   Access access = Access::kIn;
-  uint32_t index = 0;        ///< buffer, or slot of the scalars
-  uint64_t local_bytes = 0;  ///< kLocal
+  uint32_t buffer = 0;
+  uint64_t offset_bytes = 0, size_bytes = 0;  ///< of a view; size 0: the whole buffer
+  PlannedScalar scalar;
+  uint64_t local_bytes = 0;
 };
 
 struct PlannedLaunch {
+  uint32_t kernel = 0;  ///< index into Manifest::kernels
   std::string entry;
   uint32_t dimensions = 1;
   Size3 global = {1, 1, 1};
   Size3 local = {0, 0, 0};  ///< zeros: the driver picks
   std::vector<PlannedArgument> arguments;
+  uint64_t flops = 0, bytes = 0;  ///< as the manifest states; 0: it does not
+};
+
+struct PlannedFill {
+  uint32_t buffer = 0;
+  uint64_t offset_bytes = 0, size_bytes = 0;
+  PlannedScalar value;
+};
+
+struct PlannedUntil {
+  uint32_t buffer = 0;
+  Dtype dtype = Dtype::kFp32;
+  uint64_t offset_bytes = 0;  ///< of the element
+  uint64_t every = 1;
+  UntilDecl::Compare compare = UntilDecl::Compare::kBelow;
+  PlannedScalar value;  ///< fp64
+};
+
+/// A repeat whose rounds are all alike has its steps once. One whose rounds differ (its index is used) has them once
+/// per round. Of variant v the steps are [bodies[v], checks[v]) and the check's [checks[v], bodies[v + 1]), the last
+/// one's up to the end of the repeat's step.
+struct PlannedRepeat {
+  uint32_t repeat = 0;  ///< index into Manifest::repeats
+  uint64_t rounds = 0;
+  std::vector<uint32_t> bodies, checks;
+  std::vector<std::pair<uint32_t, uint32_t>> swaps;
+  std::optional<PlannedUntil> until;
+  bool limit_is_error = false;
+  uint32_t report = kNoReport;  ///< place of its rounds in what a run reports
+  static constexpr uint32_t kNoReport = UINT32_MAX;
+};
+
+struct PlannedStep {
+  enum class Kind : uint8_t { kLaunch, kFill, kRepeat } kind = Kind::kLaunch;
+  uint32_t index = 0;  ///< into Plan::launches, fills or repeats
+  uint32_t end = 0;    ///< the first step behind it
+  uint32_t level = 0;  ///< steps of one level do not depend on each other
 };
 
 struct PlannedBuffer {
@@ -71,26 +117,62 @@ struct PlannedBuffer {
   Dtype dtype = Dtype::kFp32;
   Shape shape;
   uint64_t size_bytes = 0;
-  bool zero = false;
+  /// The first and last step that needs its contents; inputs from the start, outputs to the end, constants always.
+  uint32_t first = 0, last = 0;
+};
+
+/// Where buffers lie in memory that is allocated together: those that are never needed at the same time share.
+struct Placement {
+  static constexpr uint32_t kElsewhere = UINT32_MAX;
+  struct Place {
+    uint32_t arena = kElsewhere;
+    uint64_t offset = 0;
+  };
+  std::vector<Place> places;     ///< per buffer
+  std::vector<uint64_t> arenas;  ///< bytes
+  uint64_t bytes() const;
+};
+
+/// What a plan must obey of the devices it may run on: the strictest of them.
+struct PlanLimits {
+  uint64_t alignment_bytes = 256;
+  uint64_t max_allocation_bytes = UINT64_MAX;
 };
 
 /// Everything about one (function, dims) that no longer changes: what an executor prepares once and runs often.
 struct Plan {
-  std::vector<PlannedBuffer> buffers;    ///< in the order of Manifest::buffers
+  std::vector<PlannedBuffer> buffers;  ///< in the order of Manifest::buffers
+  std::vector<PlannedStep> steps;
   std::vector<PlannedLaunch> launches;
-  std::vector<Dtype> scalars;            ///< the dtype of each scalar slot
-  uint64_t memory_bytes = 0;             ///< constants, inputs, outputs and scratch together
+  std::vector<PlannedFill> fills;
+  std::vector<PlannedRepeat> repeats;
+  /// One per slot that a request fills: where its expression stands, and the rounds it stands in.
+  struct Slot {
+    enum class Kind : uint8_t { kArgument, kFill, kUntil } kind = Kind::kArgument;
+    uint32_t index = 0, argument = 0;  ///< kernel, fill or repeat; which argument
+    Dtype dtype = Dtype::kFp32;
+    std::vector<std::pair<uint32_t, int64_t>> rounds;  ///< (repeat, number of the round)
+  };
+  std::vector<Slot> slots;
+  std::vector<uint32_t> reported;  ///< repeats whose rounds a run reports, by index into Manifest::repeats
+  Placement in_place;              ///< scratch only: inputs and outputs are used where they lie
+  Placement own;                   ///< scratch, inputs and outputs, for a device with memory of its own
+  uint64_t memory_bytes = 0;       ///< constants, inputs, outputs and scratch: what a device needs at most
+  uint64_t peak_bytes = 0;         ///< the largest sum of scratch that is live at once: no placement can do with less
 };
 
 /// Limits on what a plan may hold, so that nothing built from one is unbounded.
-constexpr size_t kMostBuffers = 256, kMostLaunches = 4096, kMostArguments = 64, kMostScalars = 4096;
+constexpr size_t kMostBuffers = 16384, kMostTensors = 256, kMostSteps = 16384, kMostLaunches = 65536;
+constexpr size_t kMostArguments = 64, kMostSlots = 4096, kMostReported = 16;
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 40;
+constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 
-/// kInvalid if a size overflows, is not positive, or a local size does not divide its global size.
-Result<Plan> make_plan(const Manifest& manifest, const Binding& binding);
+/// kInvalid if a size overflows, is not positive, or a local size does not divide its global size; if a view is not in
+/// its buffer; if there are too many rounds to plan.
+Result<Plan> make_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits = {});
 
-/// The scalar arguments of one request, one per slot of Plan::scalars.
-Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Binding& binding);
+/// The scalars of one request, one per slot of the plan.
+Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Plan& plan, const Binding& binding);
 
 /// Dims, and the params that sizes depend on: requests with the same key share a plan.
 std::string plan_key(const Manifest& manifest, const Binding& binding);

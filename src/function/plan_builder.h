@@ -11,11 +11,26 @@ std::optional<Number> value_in(const Manifest& manifest, const Binding& binding,
 struct PlanPlace {
   const BufferDecl* buffer = nullptr;
   const KernelDecl* kernel = nullptr;
+  const FillDecl* fill = nullptr;
+  const RepeatDecl* repeat = nullptr;
 };
 
 /// make_plan and scalars_of that also say where; `place` is set on errors only.
-Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, PlanPlace& place);
-Result<std::vector<Scalar>> build_scalars(const Manifest& manifest, const Binding& binding, PlanPlace& place);
+Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits, PlanPlace& place);
+Result<std::vector<Scalar>> build_scalars(const Manifest& manifest, const Plan& plan, const Binding& binding,
+                                          PlanPlace& place);
+
+/// The steps of plan.cc, each in a file of its own.
+Result<PlannedBuffer> plan_buffer(const Manifest& manifest, const BufferDecl& decl, const Names& names);
+Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch);
+/// Launches, fills and repeats of all steps, in order.
+Status plan_steps(const Manifest& manifest, const Binding& binding, Plan& plan, PlanPlace& place);
+/// Levels, lifetimes and places.
+Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan);
+
+/// Names that stand for dims, params and the numbers of the rounds around a step.
+Names names_in(const Manifest& manifest, const Binding& binding,
+               const std::vector<std::pair<uint32_t, int64_t>>* rounds = nullptr);
 
 /// One value of every dim and param within its bounds.
 enum class Corner : uint8_t { kSmallest, kDefault, kLargest };

@@ -38,7 +38,7 @@ struct YamlProblem {
 /// Limits that keep a stranger's text cheap to read. Aliases are refused altogether: a few of them can stand for
 /// gigabytes.
 constexpr size_t kMostYamlBytes = size_t{1} << 20;
-constexpr int kDeepestYaml = 16;
+constexpr int kDeepestYaml = 24;
 constexpr size_t kMostYamlNodes = 300'000;
 
 /// Exactly one document. Refuses anchors, aliases, tags, keys that are not scalars and keys given twice.

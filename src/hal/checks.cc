@@ -23,6 +23,12 @@ Status check_range(std::string_view what, uint64_t buffer_bytes, uint64_t offset
   return {};
 }
 
+Status check_view(uint64_t buffer_bytes, uint64_t offset, uint64_t size_bytes, uint64_t alignment_bytes) {
+  QUERN_TRY(check_range("view", buffer_bytes, offset, size_bytes));
+  if (offset % alignment_bytes == 0) return {};
+  return invalid(fmt::format("view: starts at byte {}, which is no multiple of {}", offset, alignment_bytes));
+}
+
 Status check_copy(uint64_t source_bytes, uint64_t source_offset, uint64_t target_bytes, uint64_t target_offset,
                   uint64_t size_bytes, bool is_one_buffer) {
   QUERN_TRY(check_range("copy from", source_bytes, source_offset, size_bytes));

@@ -17,6 +17,9 @@ namespace quern::hal {
 /// [offset, offset + size) lies in a buffer of `buffer_bytes`, and is not empty.
 Status check_range(std::string_view what, uint64_t buffer_bytes, uint64_t offset, uint64_t size_bytes);
 
+/// The range fits, and starts where a buffer may start.
+Status check_view(uint64_t buffer_bytes, uint64_t offset, uint64_t size_bytes, uint64_t alignment_bytes);
+
 /// Both ranges fit, and do not overlap if they are of one buffer.
 Status check_copy(uint64_t source_bytes, uint64_t source_offset, uint64_t target_bytes, uint64_t target_offset,
                   uint64_t size_bytes, bool is_one_buffer);

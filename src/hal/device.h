@@ -31,6 +31,11 @@ class Device {
   /// `writable` false, and a kernel that writes to it faults.
   virtual Result<std::shared_ptr<Buffer>> import(std::span<std::byte> range, bool writable) = 0;
 
+  /// A part of a buffer as a buffer of its own, in the same memory; it keeps the whole alive. Of a view too. `offset`
+  /// is a multiple of Caps::alignment_bytes, else kInvalid.
+  virtual Result<std::shared_ptr<Buffer>> view(const std::shared_ptr<Buffer>& whole, uint64_t offset,
+                                               uint64_t size_bytes) = 0;
+
   /// Compiles. kInvalid with the compiler's log as text if the program is wrong. Called in builders only.
   virtual Result<std::unique_ptr<Program>> build(const Source& source) = 0;
 

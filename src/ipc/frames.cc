@@ -4,49 +4,19 @@
 // visits every field with a Writer or a Reader, so that the two cannot disagree.
 #include "ipc/frames.h"
 
-#include <type_traits>
+#include "ipc/fields.h"
 
 namespace quern::ipc {
 namespace {
 
-constexpr uint32_t kMostBuffers = 256, kMostLaunches = 4096, kMostArguments = 64, kMostScalars = 4096;
-constexpr uint32_t kMostCores = 1024, kMostWorkers = 1024, kMostEntries = 4096, kMostGroupSizes = 64;
-constexpr size_t kLongestText = 16 * 1024, kLongestSource = size_t{16} << 20;
+constexpr uint32_t kMostBindings = 256, kMostScalars = 4096, kMostReported = 16, kMostKernels = 256;
+constexpr uint32_t kMostCores = 1024, kMostWorkers = 1024, kMostEntries = 4096, kMostGroupSizes = 64,
+                   kMostHeaders = 256;
+constexpr size_t kLongestSource = size_t{16} << 20;
 
-struct Writer {
-  ByteWriter& to;
-  template <class T>
-  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void operator()(T& value) { to.put(value); }
-  void operator()(std::string& text, size_t = kLongestText) { to.put_text(text); }
-  void operator()(Size3& sizes) {
-    for (uint64_t& size : sizes) to.put(size);
-  }
-  template <class T, class F>
-  void list(std::vector<T>& items, uint32_t, F each) {
-    to.put(static_cast<uint32_t>(items.size()));
-    for (T& item : items) each(item);
-  }
-};
+}  // namespace
 
-struct Reader {
-  ByteReader& from;
-  void operator()(bool& value) { value = from.get<uint8_t>() != 0; }  // any other byte in a bool would be undefined
-  template <class T>
-  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) void operator()(T& value) { value = from.get<T>(); }
-  void operator()(std::string& text, size_t longest = kLongestText) { text = from.get_text(longest); }
-  void operator()(Size3& sizes) {
-    for (uint64_t& size : sizes) size = from.get<uint64_t>();
-  }
-  template <class T, class F>
-  void list(std::vector<T>& items, uint32_t most, F each) {
-    items.resize(from.get_count(most));
-    for (T& item : items) {
-      each(item);
-      if (!from.ok()) break;
-    }
-  }
-};
-
+// Not in the namespace above: they are found by the namespace of their structs.
 template <class V>
 void fields(V& v, DeviceSpec& s) {
   v(s.driver), v(s.index), v.list(s.cores, kMostCores, [&](int32_t& core) { v(core); });
@@ -56,7 +26,7 @@ template <class V>
 void fields(V& v, DeviceCaps& c) {
   v(c.driver), v(c.name), v(c.build_key), v(c.memory_bytes), v(c.context_bytes), v(c.max_allocation_bytes);
   v(c.local_memory_bytes), v(c.units), v(c.max_group_size), v(c.max_group_sizes), v(c.unified_memory);
-  v(c.launch_offset), v(c.partitions), v(c.overlap), v(c.fault_scope), v(c.timestamps);
+  v(c.alignment_bytes), v(c.launch_offset), v(c.partitions), v(c.overlap), v(c.fault_scope), v(c.timestamps);
 }
 template <class V>
 void fields(V& v, Start& s) {
@@ -119,18 +89,9 @@ void fields(V& v, Built& b) {
   v(b.ok), v(b.code), v(b.build_key), v(b.size_bytes), v(b.details_bytes);
 }
 template <class V>
-void fields(V& v, PlanFrame& p) {
-  v(p.program);
-  v.list(p.buffers, kMostBuffers, [&](auto& b) { v(b.role), v(b.zero), v(b.size_bytes), v(b.object); });
-  v.list(p.scalars, kMostScalars, [&](Dtype& dtype) { v(dtype); });
-  v.list(p.launches, kMostLaunches, [&](auto& launch) {
-    v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
-    v.list(launch.arguments, kMostArguments, [&](auto& a) { v(a.kind), v(a.index), v(a.local_bytes); });
-  });
-}
-template <class V>
 void fields(V& v, BuildFrame& b) {
   fields(v, b.device), v(b.text, kLongestSource), v(b.options);
+  v.list(b.headers, kMostHeaders, [&](auto& header) { v(header.first), v(header.second, kLongestSource); });
   v.list(b.group_sizes, kMostGroupSizes, [&](Size3& sizes) { v(sizes); });
 }
 template <class V>
@@ -141,8 +102,8 @@ void fields(V& v, SignatureFrame& s) {
 }
 template <class V>
 void fields(V& v, RunCommand& r) {
-  v(r.run), v(r.plan);
-  v.list(r.bindings, kMostBuffers, [&](Binding& b) { v(b.segment), v(b.offset); });
+  v(r.run), v(r.plan), v(r.profile);
+  v.list(r.bindings, kMostBindings, [&](Binding& b) { v(b.segment), v(b.offset); });
   v.list(r.scalars, kMostScalars, [&](uint64_t& bits) { v(bits); });
 }
 template <class V>
@@ -162,30 +123,11 @@ void fields(V& v, RunEnded& r) {
   v(r.run), v(r.ok), v(r.stopped), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns),
       v(r.reported_ns);
   v(r.device_time_ns);
+  v.list(r.rounds, kMostReported, [&](uint64_t& rounds) { v(rounds); });
+  v.list(r.kernels, kMostKernels, [&](auto& kernel) { v(kernel.launches), v(kernel.time_ns); });
 }
 
-// `fields` takes its struct by reference for both directions; a Writer never changes it.
-template <class T>
-void write(const T& value, ByteWriter& into) {
-  Writer writer{into};
-  fields(writer, const_cast<T&>(value));
-}
-template <class T>
-Bytes written(const T& value) {
-  ByteWriter writer;
-  write(value, writer);
-  return writer.take();
-}
-
-template <class T>
-Result<T> read_whole(std::span<const std::byte> bytes, const char* what) {
-  ByteReader reader(bytes);
-  Reader fields_of{reader};
-  T value;
-  fields(fields_of, value);
-  if (!reader.ok() || !reader.at_end()) return invalid(std::string(what) + ": is damaged");
-  return value;
-}
+namespace {
 
 // Reads alternative number `tag` of a variant; keeps the alternative's memory where it is the same again.
 template <class Variant, size_t I = 0>
@@ -222,26 +164,6 @@ Result<Frame> decode(std::span<const std::byte> bytes) {
   if (const auto* built = std::get_if<Built>(&frame))
     if (!is_valid(built->code)) return invalid("frame: has an unknown code");
   return frame;
-}
-
-Bytes encode(const PlanFrame& plan) { return written(plan); }
-
-Result<PlanFrame> decode_plan(std::span<const std::byte> bytes) {
-  QUERN_TRY(PlanFrame plan, read_whole<PlanFrame>(bytes, "plan"));
-  using Kind = PlanFrame::Argument::Kind;
-  for (const auto& buffer : plan.buffers)
-    if (buffer.role > PlanFrame::Role::kScratch || buffer.size_bytes == 0) return invalid("plan: has a bad buffer");
-  for (Dtype dtype : plan.scalars)
-    if (static_cast<int>(dtype) >= kDtypes) return invalid("plan: has a bad dtype");
-  for (const auto& launch : plan.launches) {
-    if (launch.dimensions < 1 || launch.dimensions > 3) return invalid("plan: has a launch of no dimension");
-    for (const auto& argument : launch.arguments) {
-      const size_t most = argument.kind == Kind::kBuffer ? plan.buffers.size() : plan.scalars.size();
-      if (argument.kind > Kind::kLocal || (argument.kind != Kind::kLocal && argument.index >= most))
-        return invalid("plan: has an argument out of range");
-    }
-  }
-  return plan;
 }
 
 Bytes encode(const BuildFrame& build) { return written(build); }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct DeviceSpec {
 struct DeviceCaps {
   std::string driver, name, build_key;
   uint64_t memory_bytes = 0, context_bytes = 0, max_allocation_bytes = 0, local_memory_bytes = 0;
-  uint32_t units = 1, max_group_size = 1;
+  uint32_t units = 1, max_group_size = 1, alignment_bytes = 128;
   Size3 max_group_sizes = {1, 1, 1};
   bool unified_memory = false, launch_offset = false, partitions = false;
   uint8_t overlap = 0, fault_scope = 0, timestamps = 0;
@@ -130,39 +131,11 @@ Bytes encode(const Frame& frame);
 /// kInvalid for anything but exactly one whole frame.
 Result<Frame> decode(std::span<const std::byte> bytes);
 
-/// A plan as an executor gets it: everything about one (function, dims) that no longer changes.
-struct PlanFrame {
-  enum class Role : uint8_t { kConstant, kInput, kOutput, kScratch };
-  struct Buffer {
-    Role role = Role::kScratch;
-    bool zero = false;
-    uint64_t size_bytes = 0;
-    uint64_t object = 0;  ///< constants
-  };
-  struct Argument {
-    enum class Kind : uint8_t { kBuffer, kScalar, kLocal } kind = Kind::kBuffer;
-    uint32_t index = 0;  ///< of the buffer or of the scalar
-    uint64_t local_bytes = 0;
-  };
-  struct Launch {
-    std::string entry;
-    uint32_t dimensions = 1;
-    Size3 global = {1, 1, 1}, local = {0, 0, 0};
-    std::vector<Argument> arguments;
-  };
-  uint64_t program = 0;
-  std::vector<Buffer> buffers;
-  std::vector<Dtype> scalars;
-  std::vector<Launch> launches;
-};
-Bytes encode(const PlanFrame& plan);
-/// Also checks that every index is in range.
-Result<PlanFrame> decode_plan(std::span<const std::byte> bytes);
-
 /// What a builder compiles.
 struct BuildFrame {
   DeviceSpec device;
   std::string text, options;
+  std::vector<std::pair<std::string, std::string>> headers;  ///< name and text of what the text may include
   std::vector<Size3> group_sizes;
 };
 Bytes encode(const BuildFrame& build);
@@ -192,6 +165,7 @@ struct Binding {
 /// `bindings`: one per input and output, in the order of the plan's buffers.
 struct RunCommand {
   uint64_t run = 0, plan = 0;
+  bool profile = false;  ///< report the time of each kernel
   std::vector<Binding> bindings;
   std::vector<uint64_t> scalars;
 };
@@ -221,6 +195,11 @@ struct RunEnded {
   /// Steady clock: command read, first START, last END, this report written.
   int64_t taken_ns = 0, started_ns = 0, ended_ns = 0, reported_ns = 0;
   uint64_t device_time_ns = 0;
+  std::vector<uint64_t> rounds;  ///< of the repeats that the plan reports
+  struct Kernel {
+    uint64_t launches = 0, time_ns = 0;
+  };
+  std::vector<Kernel> kernels;  ///< with `profile`: by PlanFrame::Launch::kernel, of the first 256
 };
 void encode(const RunEnded& ended, ByteWriter& into);
 Result<RunEnded> decode_run_ended(std::span<const std::byte> bytes);

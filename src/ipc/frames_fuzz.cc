@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/fuzz_main.h"
 #include "ipc/frames.h"
+#include "ipc/plan_frame.h"
 
 using namespace quern;
 
@@ -24,12 +25,17 @@ FuzzPlan fuzz_plan() {
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Hello{{"opencl", "cpu", "key"}, {1, 2}}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Loaded{}))));
   ipc::PlanFrame frame;
-  frame.buffers = {{ipc::PlanFrame::Role::kInput, false, 64, 0}};
-  frame.scalars = {Dtype::kFp32};
-  frame.launches.push_back({"k", 1, {1, 1, 1}, {0, 0, 0}, {{ipc::PlanFrame::Argument::Kind::kBuffer, 0, 0}}});
+  using Kind = ipc::PlanFrame::Step::Kind;
+  frame.buffers = {{.role = ipc::PlanFrame::Role::kOutput, .size_bytes = 64}};
+  frame.launches.push_back({0, "k", 1, {1, 1, 1}, {0, 0, 0}, {{}}});
+  frame.repeats.resize(1);
+  frame.repeats[0].rounds = 3;
+  frame.repeats[0].bodies = {1};
+  frame.repeats[0].checks = {2};
+  frame.steps = {{Kind::kRepeat, 0, 2}, {Kind::kLaunch, 0, 2}};
   plan.seeds.push_back(text(ipc::encode(frame)));
   ByteWriter writer;
-  ipc::encode(ipc::Command(ipc::RunCommand{1, 2, {{1, 256}}, {7}}), writer);
+  ipc::encode(ipc::Command(ipc::RunCommand{1, 2, false, {{1, 256}}, {7}}), writer);
   plan.seeds.push_back(text(writer.take()));
   plan.words = {std::string("\xff\xff\xff\xff"), std::string("\0\0\0\0", 4)};
   return plan;

@@ -6,21 +6,6 @@
 namespace quern::ipc {
 namespace {
 
-PlanFrame sample_plan() {
-  PlanFrame plan;
-  plan.program = 7;
-  plan.buffers = {{PlanFrame::Role::kInput, false, 64, 0}, {PlanFrame::Role::kOutput, true, 64, 0}};
-  plan.scalars = {Dtype::kFp32};
-  PlanFrame::Launch launch;
-  launch.entry = "saxpy";
-  launch.global = {64, 1, 1};
-  launch.arguments = {{PlanFrame::Argument::Kind::kBuffer, 0, 0},
-                      {PlanFrame::Argument::Kind::kScalar, 0, 0},
-                      {PlanFrame::Argument::Kind::kLocal, 0, 256}};
-  plan.launches = {launch};
-  return plan;
-}
-
 TEST(Frames, EveryControlFrameComesBackAsItWas) {
   Start start;
   start.device = {"opencl", 3, {1, 2}, 1 << 20, false, "folder"};
@@ -51,25 +36,6 @@ TEST(Frames, EveryCutAndEveryAddedByteIsDamage) {
   EXPECT_FALSE(decode(unknown).ok());
 }
 
-TEST(Frames, APlanIsCheckedAgainstItself) {
-  EXPECT_TRUE(decode_plan(encode(sample_plan())).ok());
-  auto plan = sample_plan();
-  plan.launches[0].arguments[0].index = 2;
-  EXPECT_FALSE(decode_plan(encode(plan)).ok());
-  plan = sample_plan();
-  plan.launches[0].arguments[1].index = 1;
-  EXPECT_FALSE(decode_plan(encode(plan)).ok());
-  plan = sample_plan();
-  plan.launches[0].dimensions = 4;
-  EXPECT_FALSE(decode_plan(encode(plan)).ok());
-  plan = sample_plan();
-  plan.buffers[0].size_bytes = 0;
-  EXPECT_FALSE(decode_plan(encode(plan)).ok());
-  plan = sample_plan();
-  plan.scalars[0] = static_cast<Dtype>(99);
-  EXPECT_FALSE(decode_plan(encode(plan)).ok());
-}
-
 TEST(Frames, ACommandFitsItsRecordAtItsLargest) {
   RunCommand run;
   run.bindings.resize(256);
@@ -89,20 +55,6 @@ TEST(Frames, AnEventWithAnUnknownCodeIsRefused) {
   ByteWriter writer;
   encode(ended, writer);
   EXPECT_FALSE(decode_run_ended(writer.bytes()).ok());
-}
-
-TEST(Frames, ALongListThatIsNotThereCostsNothing) {
-  // A count of 4096 launches with no bytes behind it.
-  ByteWriter writer;
-  writer.put(uint64_t{1});
-  writer.put(uint32_t{0});
-  writer.put(uint32_t{0});
-  writer.put(uint32_t{4096});
-  EXPECT_FALSE(decode_plan(writer.bytes()).ok());
-  ByteWriter larger;
-  larger.put(uint64_t{1});
-  larger.put(~uint32_t{0});
-  EXPECT_FALSE(decode_plan(larger.bytes()).ok());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "hal/checks.h"
 #include "hal/cts/suite.h"
 #include "os/shared_memory.h"
 
@@ -54,6 +55,37 @@ TEST_F(Buffers, AreCountedInGranules) {
     held.push_back(*buffer);
   }
   FAIL() << "more buffers than granules";
+}
+
+TEST_F(Buffers, ViewsAreTheSameMemory) {
+  const uint64_t step = device().caps().alignment_bytes;
+  auto lane = queue();
+  auto whole = filled(*lane, std::vector<uint8_t>(4 * step, 1));
+  auto view = device().view(whole, step, 2 * step);
+  QUERN_ASSERT_OK(view);
+  EXPECT_EQ((*view)->size_bytes(), 2 * step);
+  auto inner = device().view(*view, step, step);  // of a view
+  QUERN_ASSERT_OK(inner);
+  finish(*lane, lane->write(**inner, 0, bytes_of(std::vector<uint8_t>(step, 7))));
+  const uint8_t two[] = {2};
+  finish(*lane, lane->fill(**view, 0, step, std::as_bytes(std::span(two))));
+  std::vector<uint8_t> wanted(4 * step, 1);
+  std::fill_n(wanted.begin() + static_cast<ptrdiff_t>(step), step, 2);
+  std::fill_n(wanted.begin() + static_cast<ptrdiff_t>(2 * step), step, 7);
+  EXPECT_EQ(contents<uint8_t>(*lane, *whole), wanted);
+  // What is left of the whole when its owner lets go of it is the view.
+  whole.reset();
+  EXPECT_EQ(contents<uint8_t>(*lane, **inner), std::vector<uint8_t>(step, 7));
+}
+
+TEST_F(Buffers, ViewsThatDoNotFitAreRefused) {
+  const uint64_t step = device().caps().alignment_bytes;
+  auto whole = allocate(4 * step);
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, device().view(whole, 0, 0));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, device().view(whole, 1, step));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, device().view(whole, step, 4 * step));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, device().view(whole, 8 * step, step));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, device().view(whole, step, UINT64_MAX));
 }
 
 TEST_F(Buffers, ImportedRangesAreUsedInPlace) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "hal/checks.h"
 #include "hal/fake/fake_device.h"
 
 #include <fmt/format.h>
@@ -222,6 +223,13 @@ Result<std::shared_ptr<Buffer>> FakeDevice::import(std::span<std::byte> range, b
     return invalid(fmt::format("imported range: starts at {}, which is no multiple of {}",
                                static_cast<void*>(range.data()), caps_.alignment_bytes));
   return std::shared_ptr<Buffer>(new FakeBuffer(nullptr, range, writable));
+}
+
+Result<std::shared_ptr<Buffer>> FakeDevice::view(const std::shared_ptr<Buffer>& whole, uint64_t offset,
+                                                 uint64_t size_bytes) {
+  QUERN_TRY(check_view(whole->size_bytes(), offset, size_bytes, caps_.alignment_bytes));
+  const auto& of = static_cast<const FakeBuffer&>(*whole);
+  return std::shared_ptr<Buffer>(new FakeBuffer(nullptr, {of.data() + offset, size_bytes}, of.writable(), whole));
 }
 
 Result<std::unique_ptr<Program>> FakeDevice::build(const Source& source) {

@@ -24,8 +24,8 @@ class FakeLane;
 class FakeBuffer final : public Buffer {
  public:
   /// Of its own if `device` is given, which gets the bytes back.
-  FakeBuffer(FakeDevice* device, std::span<std::byte> range, bool writable)
-      : device_(device), range_(range), writable_(writable) {}
+  FakeBuffer(FakeDevice* device, std::span<std::byte> range, bool writable, std::shared_ptr<Buffer> whole = nullptr)
+      : device_(device), range_(range), writable_(writable), whole_(std::move(whole)) {}
   ~FakeBuffer() override;
 
   uint64_t size_bytes() const override { return range_.size(); }
@@ -37,6 +37,7 @@ class FakeBuffer final : public Buffer {
   FakeDevice* device_;
   std::span<std::byte> range_;
   bool writable_;
+  std::shared_ptr<Buffer> whole_;  // of a view: what it is a part of
 };
 
 class FakeKernel final : public Kernel {
@@ -117,6 +118,8 @@ class FakeDevice final : public Device {
   const Caps& caps() const override { return caps_; }
   Result<std::shared_ptr<Buffer>> allocate(uint64_t size_bytes) override;
   Result<std::shared_ptr<Buffer>> import(std::span<std::byte> range, bool writable) override;
+  Result<std::shared_ptr<Buffer>> view(const std::shared_ptr<Buffer>& whole, uint64_t offset,
+                                       uint64_t size_bytes) override;
   Result<std::unique_ptr<Program>> build(const Source& source) override;
   Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) override;
   Result<std::unique_ptr<Queue>> create_queue() override;

@@ -12,7 +12,8 @@
 #define QUERN_OPENCL_FUNCTIONS(X)                                                                                      \
   X(GetPlatformIDs)                                                                                                    \
   X(GetPlatformInfo)                                                                                                   \
-  X(GetDeviceIDs) X(GetDeviceInfo) X(CreateContext) X(ReleaseContext) X(CreateCommandQueue) X(ReleaseCommandQueue)     \
+  X(GetDeviceIDs)                                                                                                      \
+  X(GetDeviceInfo) X(CreateContext) X(ReleaseContext) X(CreateCommandQueue) X(ReleaseCommandQueue) X(CreateSubBuffer)  \
       X(CreateBuffer) X(ReleaseMemObject) X(CreateProgramWithSource) X(CreateProgramWithBinary) X(BuildProgram)        \
           X(GetProgramInfo) X(GetProgramBuildInfo) X(ReleaseProgram) X(CreateKernel) X(ReleaseKernel) X(GetKernelInfo) \
               X(GetKernelArgInfo) X(GetKernelWorkGroupInfo) X(SetKernelArg) X(EnqueueNDRangeKernel)                    \

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "hal/checks.h"
 #include "hal/opencl/opencl_device.h"
 
 #include <fmt/format.h>
@@ -160,6 +161,22 @@ Result<std::shared_ptr<Buffer>> OpenclDevice::import(std::span<std::byte> range,
     return cl_error(code, fmt::format("imported range of {} bytes on device {}", range.size(), caps_.name));
   return std::shared_ptr<Buffer>(
       std::make_shared<OpenclBuffer>(*this, std::move(object), nullptr, ++buffers_made_, range.size(), 0, writable));
+}
+
+Result<std::shared_ptr<Buffer>> OpenclDevice::view(const std::shared_ptr<Buffer>& of, uint64_t offset,
+                                                   uint64_t size_bytes) {
+  QUERN_TRY(check_view(of->size_bytes(), offset, size_bytes, caps_.alignment_bytes));
+  auto whole = std::static_pointer_cast<OpenclBuffer>(of);
+  const uint64_t origin = whole->origin() + offset;
+  if (whole->whole()) whole = whole->whole();  // OpenCL has no views of views
+  const cl_buffer_region region{origin, size_bytes};
+  cl_int code = CL_SUCCESS;
+  Handle<cl_mem> object(api_.CreateSubBuffer(whole->object(), 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &code),
+                        api_.ReleaseMemObject);
+  if (code != CL_SUCCESS)
+    return cl_error(code, fmt::format("view of {} bytes on device {}", size_bytes, caps_.name));
+  return std::shared_ptr<Buffer>(
+      std::make_shared<OpenclBuffer>(*this, std::move(object), std::move(whole), origin, ++buffers_made_, size_bytes));
 }
 
 Result<std::unique_ptr<Queue>> OpenclDevice::create_queue() { return OpenclQueue::create(*this); }

@@ -41,6 +41,8 @@ class OpenclDevice final : public Device {
   const Caps& caps() const override { return caps_; }
   Result<std::shared_ptr<Buffer>> allocate(uint64_t size_bytes) override;
   Result<std::shared_ptr<Buffer>> import(std::span<std::byte> range, bool writable) override;
+  Result<std::shared_ptr<Buffer>> view(const std::shared_ptr<Buffer>& whole, uint64_t offset,
+                                       uint64_t size_bytes) override;
   Result<std::unique_ptr<Program>> build(const Source& source) override;
   Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) override;
   Result<std::unique_ptr<Queue>> create_queue() override;

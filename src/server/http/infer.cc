@@ -174,7 +174,7 @@ Task<Connection::Then> Connection::answer_call(const daemon::Function& function,
     co_return co_await answer_failure(std::move(failure));
   }
   answer_json_.clear();
-  if (Status status = append_answer(answer_json_, function, request_, call->outputs, picks_); !status.ok())
+  if (Status status = append_answer(answer_json_, function, request_, *call, picks_); !status.ok())
     co_return co_await answer_failure(Failure(std::move(status).error()));
 
   uint64_t binary_bytes = 0;

@@ -536,7 +536,7 @@ Status pick_outputs(const InferRequest& request, std::span<const BufferDecl* con
 }
 
 Status append_answer(std::string& out, const daemon::Function& function, const InferRequest& request,
-                     std::span<const daemon::CallTensor> outputs, std::span<const OutputPick> picks) {
+                     const daemon::Call& call, std::span<const OutputPick> picks) {
   const auto number = [&](auto value) {
     char text[24];
     out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
@@ -550,9 +550,16 @@ Status append_answer(std::string& out, const daemon::Function& function, const I
     out += ",\"id\":";
     append_json_string(out, *request.id);
   }
-  out += ",\"parameters\":{},\"outputs\":[";
+  out += ",\"parameters\":{";
+  for (size_t i = 0; i < call.rounds.size(); ++i) {
+    out += i > 0 ? ",\"" : "\"";
+    out += call.rounds[i].first;
+    out += "\":";
+    number(call.rounds[i].second);
+  }
+  out += "},\"outputs\":[";
   for (size_t i = 0; i < picks.size(); ++i) {
-    const daemon::CallTensor& tensor = outputs[picks[i].index];
+    const daemon::CallTensor& tensor = call.outputs[picks[i].index];
     out += i > 0 ? ",{\"name\":\"" : "{\"name\":\"";
     out += tensor.name;
     out += "\",\"datatype\":\"";

@@ -60,6 +60,6 @@ Status pick_outputs(const InferRequest& request, std::span<const BufferDecl* con
 
 /// The JSON of the answer. The bytes of binary outputs follow it, in the order of `picks`.
 Status append_answer(std::string& out, const daemon::Function& function, const InferRequest& request,
-                     std::span<const daemon::CallTensor> outputs, std::span<const OutputPick> picks);
+                     const daemon::Call& call, std::span<const OutputPick> picks);
 
 }  // namespace quern::server

@@ -24,7 +24,10 @@ void fuzz_one(std::span<const std::byte> input) {
   std::vector<server::OutputPick> picks;
   for (uint32_t i = 0; i < tensors.size(); ++i) picks.push_back({i, request.binary_data_output});
   std::string out;
-  (void)server::append_answer(out, function, request, tensors, picks);
+  daemon::Call call;
+  call.outputs = tensors;
+  call.rounds = {{"rounds", 3}};
+  (void)server::append_answer(out, function, request, call, picks);
 }
 
 FuzzPlan fuzz_plan() {

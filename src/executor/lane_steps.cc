@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a plan does, step by step. A plan was checked when it was decoded: every index here is in range, and repeats
+// nest at most some levels deep.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "executor/lane.h"
+
+namespace quern::executor {
+namespace {
+
+using Kind = ipc::PlanFrame::Argument::Kind;
+using Role = ipc::PlanFrame::Role;
+
+Scalar value_of(const ipc::PlanFrame::Value& value, const ipc::RunCommand& command) {
+  return {value.dtype, value.slot == ipc::PlanFrame::kNone ? value.bits : command.scalars[value.slot]};
+}
+
+std::string_view word_of(ipc::PlanFrame::Until::Compare compare) {
+  switch (compare) {
+    case ipc::PlanFrame::Until::Compare::kBelow:
+      return "below";
+    case ipc::PlanFrame::Until::Compare::kAbove:
+      return "above";
+    case ipc::PlanFrame::Until::Compare::kEquals:
+      break;
+  }
+  return "equal to";
+}
+
+}  // namespace
+
+Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, uint32_t begin, uint32_t end) {
+  const ipc::PlanFrame& frame = ready.plan->frame;
+  while (begin < end) {
+    const ipc::PlanFrame::Step& step = frame.steps[begin];
+    Result<bool> goes_on = true;
+    switch (step.kind) {
+      case ipc::PlanFrame::Step::Kind::kLaunch:
+        goes_on = launch(ready, command, step.index);
+        break;
+      case ipc::PlanFrame::Step::Kind::kFill:
+        goes_on = fill(ready, command, frame.fills[step.index]);
+        break;
+      case ipc::PlanFrame::Step::Kind::kRepeat:
+        goes_on = repeat(ready, command, step);
+        break;
+    }
+    if (!goes_on.ok() || !*goes_on) return goes_on;
+    begin = step.end;
+  }
+  return true;
+}
+
+Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size) {
+  const uint32_t buffer = names_[name];
+  if (size == 0) return bound_[buffer];
+  const auto& decl = ready.plan->frame.buffers[buffer];
+  if (holdings_.in_place() && bindings_[buffer]) {
+    QUERN_TRY(auto view,
+              import(bindings_[buffer]->segment, bindings_[buffer]->offset + offset, size, decl.role == Role::kOutput));
+    in_use_.push_back(view);
+    return view.get();
+  }
+  const ViewKey key{buffer, offset, size};
+  if (const auto known = ready.views.find(key); known != ready.views.end()) return known->second.get();
+  const std::shared_ptr<hal::Buffer>& whole =
+      decl.role == Role::kConstant ? ready.plan->constants.at(decl.object)->buffer : ready.own[buffer];
+  QUERN_TRY(auto view, holdings_.device().view(whole, offset, size));
+  return ready.views.emplace(key, std::move(view)).first->second.get();
+}
+
+Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t index) {
+  QUERN_TRY(const bool go, pass_gate(ready, command.run, expected_of(ready, index)));
+  if (!go) return false;
+  const ipc::PlanFrame::Launch& launch = ready.plan->frame.launches[index];
+  arguments_.clear();
+  for (const auto& argument : launch.arguments) {
+    switch (argument.kind) {
+      case Kind::kBuffer: {
+        QUERN_TRY(hal::Buffer * buffer, resolve(ready, argument.buffer, argument.offset, argument.size_bytes));
+        arguments_.push_back(buffer);
+        break;
+      }
+      case Kind::kScalar:
+        arguments_.push_back(value_of(argument.value, command));
+        break;
+      case Kind::kLocal:
+        arguments_.push_back(hal::LocalMemory{argument.local_bytes});
+        break;
+    }
+  }
+  hal::Launch what;
+  what.kernel = ready.kernels[ready.kernel_of[index]].get();
+  what.arguments = arguments_;
+  what.dimensions = launch.dimensions;
+  what.global = launch.global;
+  what.local = launch.local;
+  Result<uint64_t> point = queue_->launch(what);
+  if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
+  if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
+  const uint64_t expected_ns = expected_of(ready, index);
+  in_flight_.push_back({*point, expected_ns, index});
+  in_flight_ns_ += expected_ns;
+  return true;
+}
+
+Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill) {
+  QUERN_TRY(const bool go, pass_gate(ready, command.run, 0));
+  if (!go) return false;
+  const Scalar value = value_of(fill.value, command);
+  QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
+                                               std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
+  in_flight_.push_back({point, 0, ipc::kNoLaunch});
+  return true;
+}
+
+Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Step& step) {
+  const ipc::PlanFrame::Repeat& repeat = ready.plan->frame.repeats[step.index];
+  const ipc::PlanFrame::Until& until = repeat.until;
+  bool met = false;
+  uint64_t round = 0;
+  while (round < repeat.rounds && !met) {
+    const size_t variant = repeat.bodies.size() == 1 ? 0 : round;
+    const uint32_t end = variant + 1 < repeat.bodies.size() ? repeat.bodies[variant + 1] : step.end;
+    QUERN_TRY(const bool went, walk(ready, command, repeat.bodies[variant], repeat.checks[variant]));
+    if (!went) return false;
+    ++round;
+    if (until.every != 0 && round % until.every == 0) {
+      QUERN_TRY(const bool checked, walk(ready, command, repeat.checks[variant], end));
+      if (!checked) return false;
+      QUERN_TRY(met, is_met(ready, command, until, round));
+    }
+    for (const auto& [one, two] : repeat.swaps) std::swap(names_[one], names_[two]);
+  }
+  if (repeat.report != ipc::PlanFrame::kNone) rounds_[repeat.report] = round;
+  if (!met && repeat.limit_is_error)
+    return Error{ErrorCode::kFaulted,
+                 fmt::format("'{}' was not {} {} after {} rounds; allow more rounds, or ask for less", until.name,
+                             word_of(until.compare), number_of(value_of(until.value, command)), round)};
+  return true;
+}
+
+// Waits for all that was launched: what is looked at must be there.
+Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Until& until,
+                          uint64_t round) {
+  element_ = {};
+  QUERN_TRY(const uint64_t point,
+            queue_->read(*bound_[names_[until.buffer]], until.offset, std::span(element_).first(size_of(until.dtype))));
+  in_flight_.push_back({point, 0, ipc::kNoLaunch});
+  QUERN_TRY(queue_->flush());
+  QUERN_TRY(retire(ready, 0));
+  Scalar seen{until.dtype, 0};
+  std::memcpy(&seen.bits, element_.data(), element_.size());
+  const double value = number_of(seen), bound = number_of(value_of(until.value, command));
+  if (std::isnan(value) || std::isnan(bound))
+    return Error{ErrorCode::kFaulted, fmt::format("'{}' is NaN after round {}; check the input", until.name, round)};
+  switch (until.compare) {
+    case ipc::PlanFrame::Until::Compare::kBelow:
+      return value < bound;
+    case ipc::PlanFrame::Until::Compare::kAbove:
+      return value > bound;
+    case ipc::PlanFrame::Until::Compare::kEquals:
+      break;
+  }
+  return value == bound;
+}
+
+}  // namespace quern::executor
