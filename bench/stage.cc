@@ -55,9 +55,7 @@ daemon::DeviceConfig Layout::device_config() const {
 }
 
 Result<Folder> Folder::create() {
-  const std::string parent = os::env("TMPDIR");
-  std::string path = (parent.empty() ? "/tmp" : parent) + "/quern-bench-XXXXXX";
-  if (!::mkdtemp(path.data())) return unavailable(fmt::format("folder {}: {}", path, strerror(errno)));
+  QUERN_TRY(std::string path, os::make_temporary_folder("quern-bench"));
   return Folder(std::move(path));
 }
 

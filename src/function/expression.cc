@@ -300,7 +300,8 @@ class ExpressionParser {
         first = false;
       }
       if (result >= 0 && first)
-        return fail(fmt::format("{} takes {} arguments; ',' is missing", row.name, row.arguments));
+        return fail(fmt::format("{} takes {} arguments, put it in quotes within a list; ',' is missing", row.name,
+                                row.arguments));
     }
     if (result >= 0 && !take(")")) return fail("')' is missing");
     --depth_;

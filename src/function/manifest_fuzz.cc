@@ -86,7 +86,7 @@ kernels:
     kernels:
       - repeat: {times: i + 1, index: j}
         kernels:
-          - {entry: k, global: [n << j], args: [{in: b, offset: 0, count: n}, {in: w}, {in: x}, {out: y}, {int32: i - j}]}
+          - {entry: k, global: [n << j], args: [{in: b, offset: 0, count: n}, {in: w}, {in: x}, {out: y}, {int32: j}]}
   - repeat:
       at_most: 100
       name: outer

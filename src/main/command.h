@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -23,6 +24,10 @@ void add_executor(CLI::App& app, Work& work);
 void add_builder(CLI::App& app, Work& work);
 void add_deploy(CLI::App& app, Work& work);
 void add_invoke(CLI::App& app, Work& work);
+void add_new(CLI::App& app, Work& work);
+void add_plan(CLI::App& app, Work& work);
+void add_run(CLI::App& app, Work& work);
+void add_check(CLI::App& app, Work& work);
 void add_functions(CLI::App& app, Work& work);
 void add_devices(CLI::App& app, Work& work);
 void add_remove(CLI::App& app, Work& work);
@@ -40,6 +45,9 @@ std::string align(const std::vector<std::vector<std::string>>& rows, std::span<c
 
 /// "1.24ms", "830us", "2.1s": three digits, for people.
 std::string show_time(double ns);
+
+/// With quotes and escapes.
+std::string json_string(std::string_view text);
 
 /// The version and commit of this build.
 std::string version();

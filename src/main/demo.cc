@@ -273,9 +273,7 @@ Status demo(const std::string& examples) {
   QUERN_TRY(auto stop, os::stop_signals());  // before any thread
   if (!os::is_folder(examples))
     return not_found(fmt::format("{}: is no folder; run the demo in Quern's own folder, or give --examples", examples));
-  auto tmp = os::env("TMPDIR");
-  std::string folder = (tmp.empty() ? "/tmp" : tmp) + "/quern-demo-XXXXXX";
-  if (!mkdtemp(folder.data())) return internal(fmt::format("{}: cannot be made", folder));
+  QUERN_TRY(const std::string folder, os::make_temporary_folder("quern-demo"));
   QUERN_TRY(auto ended, os::Event::create());
   Status told;
   bool interrupted = false;

@@ -55,6 +55,10 @@ int run(int count, char** words) {
   add_serve(app, work);
   add_deploy(app, work);
   add_invoke(app, work);
+  add_new(app, work);
+  add_plan(app, work);
+  add_run(app, work);
+  add_check(app, work);
   add_functions(app, work);
   add_devices(app, work);
   add_remove(app, work);

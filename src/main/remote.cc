@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "main/command.h"
+#include "server/error_map.h"
 
 namespace quern::main {
 
@@ -41,6 +42,12 @@ std::string align(const std::vector<std::vector<std::string>>& rows, std::span<c
     text += line + "\n";
   }
   return text;
+}
+
+std::string json_string(std::string_view text) {
+  std::string out;
+  server::append_json_string(out, text);
+  return out;
 }
 
 std::string show_time(double ns) {

@@ -11,8 +11,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+
+#include "os/env.h"
 
 namespace quern::os {
 namespace fs = std::filesystem;
@@ -102,6 +105,13 @@ Status make_folders(const std::string& path, uint32_t mode) {
     return {Error{ErrorCode::kDenied, fmt::format("{}: {}; name a folder that can be made", path, problem.message())}};
   if (made) fs::permissions(path, static_cast<fs::perms>(mode), problem);
   return {};
+}
+
+Result<std::string> make_temporary_folder(std::string_view prefix) {
+  const std::string parent = env("TMPDIR");
+  std::string path = fmt::format("{}/{}-XXXXXX", parent.empty() ? "/tmp" : parent, prefix);
+  if (!::mkdtemp(path.data())) return unavailable(fmt::format("folder {}: {}", path, strerror(errno)));
+  return path;
 }
 
 void remove_tree(const std::string& path) {

@@ -24,6 +24,8 @@ Status write_file_durably(const std::string& path, std::span<const std::byte> by
 Status write_file(const std::string& path, std::span<const std::byte> bytes);
 
 Status make_folders(const std::string& path, uint32_t mode = 0755);
+/// A folder that nobody else has, in $TMPDIR or /tmp; its maker removes it.
+Result<std::string> make_temporary_folder(std::string_view prefix);
 void remove_tree(const std::string& path);
 void remove_file(const std::string& path);
 bool exists(const std::string& path);

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Runs every manifests/*.txt: a function.yaml above `----`, all that is told about it below (`-` for nothing). To
+// accept what is told now, set QUERN_REWRITE=1 (as `./quern test --rewrite` does), then read the diff.
+//
+// Beside the manifest the folder holds: a.cl, w.npy and t of w.safetensors (fp32 [2, 3]), w.bin (24 bytes), short.npy,
+// damaged.safetensors, zero.cl (with a zero byte). What the compiler would report of a.cl is in comments:
+//
+//     # kernel: mill(global const float* x, local float* tile, uint n) local=64,1,1
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "function/npy.h"
+#include "function/plan.h"
+
+namespace quern {
+namespace {
+
+namespace fs = std::filesystem;
+
+Bytes bytes_of(std::string_view text) {
+  const auto span = as_bytes_of(text);
+  return {span.begin(), span.end()};
+}
+
+Files folder() {
+  const std::string npy = *npy_header(Dtype::kFp32, Shape{2, 3}) + std::string(24, '\0');
+  const std::string header = R"({"t":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";
+  const uint64_t length = header.size();
+  Files files;
+  files["a.cl"] = {};
+  files["zero.cl"] = Bytes(1);
+  files["w.npy"] = bytes_of(npy);
+  files["short.npy"] = bytes_of(npy.substr(0, npy.size() - 1));
+  files["w.bin"] = Bytes(24);
+  files["w.safetensors"] =
+      bytes_of(std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + std::string(24, '\0'));
+  files["damaged.safetensors"] = Bytes(8, std::byte{0xff});
+  return files;
+}
+
+std::string strip(std::string_view text) {
+  const size_t from = text.find_first_not_of(" \n"), to = text.find_last_not_of(" \n");
+  return from == text.npos ? "" : std::string(text.substr(from, to - from + 1));
+}
+
+// "global const float* x"
+Signature::Argument argument_of(const std::string& text) {
+  Signature::Argument argument;
+  std::istringstream words(text);
+  std::string word, last;
+  while (words >> word) {
+    if (!last.empty()) argument.type += (argument.type.empty() ? "" : " ") + last;
+    last = "";
+    if (word == "global" || word == "constant" || word == "local")
+      argument.space = word[0];
+    else if (word == "const")
+      argument.is_const = true;
+    else
+      last = word;
+  }
+  argument.name = last;
+  return argument;
+}
+
+std::vector<Signature> signatures_in(const std::string& text) {
+  constexpr std::string_view kMark = "# kernel: ";
+  std::vector<Signature> signatures;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(kMark)) continue;
+    Signature signature;
+    const size_t open = line.find('('), close = line.find(')');
+    signature.entry = line.substr(kMark.size(), open - kMark.size());
+    std::istringstream arguments(line.substr(open + 1, close - open - 1));
+    for (std::string one; std::getline(arguments, one, ',');) signature.arguments.push_back(argument_of(strip(one)));
+    if (const size_t local = line.find("local=", close); local != line.npos)
+      std::sscanf(line.c_str() + local, "local=%lu,%lu,%lu", &signature.required_local[0],  // NOLINT
+                  &signature.required_local[1], &signature.required_local[2]);
+    signatures.push_back(std::move(signature));
+  }
+  return signatures;
+}
+
+std::string told_about(const std::string& manifest) {
+  Files files = folder();
+  files["function.yaml"] = bytes_of(manifest);
+  ParsedManifest parsed = parse_manifest(files);
+  std::vector<Mistake> mistakes = parsed.mistakes;
+  if (const auto signatures = signatures_in(manifest); parsed.manifest && !signatures.empty())
+    for (Mistake& mistake : check_signatures(*parsed.manifest, signatures)) mistakes.push_back(std::move(mistake));
+  std::string text;
+  for (const Mistake& mistake : mistakes) text += to_string(mistake) + "\n";
+  return text.empty() ? "-\n" : text;
+}
+
+std::vector<fs::path> corpus() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator("src/function/manifests"))
+    if (entry.path().extension() == ".txt") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class Corpus : public testing::TestWithParam<fs::path> {};
+
+TEST_P(Corpus, IsToldThis) {
+  std::ostringstream file;
+  file << std::ifstream(GetParam()).rdbuf();
+  const std::string text = file.str();
+  const size_t line = std::min(text.find("\n----\n"), text.size());
+  const std::string manifest = text.substr(0, line + 1);
+  const std::string whole = manifest + "----\n" + told_about(manifest);
+  if (std::getenv("QUERN_REWRITE") && whole != text) {
+    std::ofstream(GetParam()) << whole;
+    return;
+  }
+  EXPECT_EQ(text, whole) << GetParam() << ": run again with QUERN_REWRITE=1 to accept, then read the diff";
+}
+
+INSTANTIATE_TEST_SUITE_P(Manifests, Corpus, testing::ValuesIn(corpus()),
+                         [](const auto& info) { return info.param.stem().string(); });
+
+}  // namespace
+}  // namespace quern

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "function/plan_builder.h"
+#include "main/cases.h"
+#include "main/command.h"
+#include "main/local.h"
+
+namespace quern::main {
+namespace {
+
+struct Flags {
+  std::string folder;
+  LocalFlags local;
+  bool json = false;
+};
+
+/// One line of the report.
+struct Row {
+  std::string name, sizes, result;
+  bool ok = true;
+  uint64_t device_ns = 0;
+};
+struct KernelRow {
+  std::string entry;
+  uint64_t launches = 0, time_ns = 0;
+  double bytes = 0, flops = 0;  ///< in all; 0: not stated
+};
+
+std::string sizes_of(const Manifest& manifest, const Binding& binding) {
+  std::string text;
+  for (size_t i = 0; i < manifest.dims.size(); ++i)
+    if (!manifest.dims[i].fixed)
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", manifest.dims[i].name, binding.dims[i]);
+  return text;
+}
+
+// As odd as its dims allow, somewhat below the default: what a kernel that forgot the last elements gets wrong.
+Binding odd_sizes(const Manifest& manifest) {
+  Binding binding = corner_of(manifest, Corner::kDefault);
+  for (size_t i = 0; i < manifest.dims.size(); ++i) {
+    const DimDecl& dim = manifest.dims[i];
+    if (dim.fixed) continue;
+    const int64_t step = dim.multiple_of, lowest = (dim.min + step - 1) / step, highest = dim.max / step;
+    int64_t times = std::clamp<int64_t>(binding.dims[i] / step * 3 / 4, lowest, highest);
+    if (times % 2 == 0) times += times < highest ? 1 : -1;
+    binding.dims[i] = std::clamp(times, lowest, highest) * step;
+  }
+  return binding;
+}
+
+class Checker {
+ public:
+  Checker(Local& local, daemon::FunctionRef function) : local_(local), function_(std::move(function)) {}
+
+  // Random numbers go in; that it runs to its end is what is checked.
+  Status try_size(std::string name, const Binding& binding, bool with_kernels) {
+    const Manifest& manifest = function_->manifest;
+    Row row{std::move(name), sizes_of(manifest, binding), "runs", true, 0};
+    client::InferRequest request;
+    std::map<std::string, int64_t> dims;
+    for (size_t i = 0; i < manifest.dims.size(); ++i) {
+      if (manifest.dims[i].fixed) continue;
+      dims[manifest.dims[i].name] = binding.dims[i];
+      request.parameters[manifest.dims[i].name] = binding.dims[i];
+    }
+    for (size_t i = 0; i < manifest.params.size(); ++i)
+      if (!manifest.params[i].value) {
+        const Scalar value = binding.params[i];
+        if (value.dtype == Dtype::kBool)
+          request.parameters[manifest.params[i].name] = value.bits != 0;
+        else
+          request.parameters[manifest.params[i].name] = number_of(value);
+      }
+    if (const auto plan = make_plan(manifest, binding); !plan.ok()) {
+      row.result = "is refused: " + plan.error().text;
+      rows_.push_back(std::move(row));
+      return {};
+    }
+    std::vector<InputFlag> flags;
+    for (const BufferDecl& buffer : manifest.buffers)
+      if (buffer.role == Role::kInput) flags.push_back({buffer.name, "@random"});
+    QUERN_TRY(const auto inputs, make_inputs(info_of(*function_), flags, dims, 1));
+    for (const OwnedTensor& input : inputs) request.inputs.push_back(input.view());
+    // Once to warm up, then for the time.
+    auto answer = local_.call(function_, request, false);
+    if (answer.ok()) answer = local_.call(function_, request, true);
+    if (!answer.ok()) {
+      row.ok = false;
+      row.result = answer.error().text;
+    } else {
+      row.device_ns = answer->call->times.device_time_ns;
+      if (with_kernels) QUERN_TRY(note_kernels(binding, *answer->call));
+    }
+    rows_.push_back(std::move(row));
+    return {};
+  }
+
+  Status try_case(const Case& one) {
+    const Manifest& manifest = function_->manifest;
+    client::InferRequest request;
+    request.parameters = one.parameters;
+    for (const OwnedTensor& input : one.inputs) request.inputs.push_back(input.view());
+    Row row{"expected/" + one.name, "", "", true, 0};
+    // Once to warm up, then for the time.
+    auto answer = local_.call(function_, request, false);
+    if (answer.ok()) answer = local_.call(function_, request, true);
+    if (!answer.ok()) {
+      rows_.push_back({row.name, "", answer.error().text, false, 0});
+      return {};
+    }
+    row.device_ns = answer->call->times.device_time_ns;
+    CallSpec spec;
+    spec.parameters = one.parameters;
+    for (const OwnedTensor& input : one.inputs) spec.inputs.push_back({input.name, input.dtype, input.shape});
+    QUERN_TRY(const Binding binding, bind(manifest, spec));
+    row.sizes = sizes_of(manifest, binding);
+    if (one.name == "default") QUERN_TRY(note_kernels(binding, *answer->call));
+    double largest = 0;
+    for (const OwnedTensor& wanted : one.outputs) {
+      const auto& outputs = answer->answer.outputs;
+      const auto got =
+          std::find_if(outputs.begin(), outputs.end(), [&](const auto& output) { return output.name == wanted.name; });
+      if (got == outputs.end())
+        return invalid(
+            fmt::format("expected/{}/output/{}.npy: the function has no such output", one.name, wanted.name));
+      const Difference difference = compare(*got, wanted.view(), one.rtol, one.atol);
+      largest = std::max(largest, difference.largest);
+      if (difference.same) continue;
+      row.ok = false;
+      row.result += fmt::format("{}{}: {}", row.result.empty() ? "" : "; ", wanted.name, difference.what);
+    }
+    if (row.ok) row.result = largest == 0 ? "is equal" : fmt::format("is equal within {:.1g}", largest);
+    rows_.push_back(std::move(row));
+    return {};
+  }
+
+  bool all_ok() const {
+    return std::all_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.ok; });
+  }
+
+  void print() const {
+    std::vector<std::vector<std::string>> rows{{"", "SIZE", "DEVICE TIME", "RESULT"}};
+    for (const Row& row : rows_)
+      rows.push_back({row.name, row.sizes, row.device_ns ? show_time(static_cast<double>(row.device_ns)) : "",
+                      (row.ok ? "" : "FAILED: ") + row.result});
+    fmt::print("{}", align(rows));
+    if (kernels_.empty()) return;
+    const auto rate = [](double amount, uint64_t time_ns) {
+      return amount > 0 && time_ns > 0 ? fmt::format("{:.3g}", amount / static_cast<double>(time_ns)) : "";
+    };
+    rows = {{"KERNEL", "LAUNCHES", "TIME", "GB/s", "GFLOP/s"}};
+    for (const KernelRow& kernel : kernels_)
+      rows.push_back({kernel.entry, fmt::format("{}", kernel.launches), show_time(static_cast<double>(kernel.time_ns)),
+                      rate(kernel.bytes, kernel.time_ns), rate(kernel.flops, kernel.time_ns)});
+    const size_t right[] = {1, 2, 3, 4};
+    fmt::print("\n{}", align(rows, right));
+  }
+
+  void print_json() const {
+    std::string rows, kernels;
+    for (const Row& row : rows_)
+      rows += fmt::format("{}{{\"name\": {}, \"size\": {}, \"ok\": {}, \"result\": {}, \"device_time_ns\": {}}}",
+                          rows.empty() ? "" : ", ", json_string(row.name), json_string(row.sizes), row.ok,
+                          json_string(row.result), row.device_ns);
+    for (const KernelRow& kernel : kernels_)
+      kernels += fmt::format("{}{{\"entry\": {}, \"launches\": {}, \"time_ns\": {}, \"bytes\": {}, \"flops\": {}}}",
+                             kernels.empty() ? "" : ", ", json_string(kernel.entry), kernel.launches, kernel.time_ns,
+                             kernel.bytes, kernel.flops);
+    fmt::print("{{\"function\": {}, \"version\": {}, \"ok\": {}, \"checks\": [{}], \"kernels\": [{}]}}\n",
+               json_string(function_->name), json_string(function_->version), all_ok(), rows, kernels);
+  }
+
+ private:
+  Status note_kernels(const Binding& binding, const daemon::Call& call) {
+    QUERN_TRY(const Plan plan, make_plan(function_->manifest, binding));
+    std::vector<KernelRow> planned(function_->manifest.kernels.size());
+    for (const PlannedLaunch& launch : plan.launches) {
+      KernelRow& row = planned[launch.kernel];
+      row.entry = launch.entry;
+      ++row.launches;
+      row.bytes += static_cast<double>(launch.bytes);
+      row.flops += static_cast<double>(launch.flops);
+    }
+    for (size_t i = 0; i < std::min(planned.size(), call.kernels.size()); ++i) {
+      if (call.kernels[i].launches == 0 || planned[i].launches == 0) continue;
+      // Rounds that are alike are planned once: what one launch does, times those that were made.
+      const double times = static_cast<double>(call.kernels[i].launches) / static_cast<double>(planned[i].launches);
+      kernels_.push_back({planned[i].entry, call.kernels[i].launches, call.kernels[i].time_ns, planned[i].bytes * times,
+                          planned[i].flops * times});
+    }
+    return {};
+  }
+
+  Local& local_;
+  daemon::FunctionRef function_;
+  std::vector<Row> rows_;
+  std::vector<KernelRow> kernels_;
+};
+
+Result<bool> check(const Flags& flags) {
+  QUERN_TRY(const Folder folder, read_folder(flags.folder));
+  if (!folder.parsed.manifest) QUERN_TRY(tell_mistakes(folder));
+  QUERN_TRY(const std::vector<Case> cases, read_cases(flags.folder));
+  QUERN_TRY(auto local, Local::create(flags.local));
+  QUERN_TRY(const auto function, local->deploy(folder));
+  Checker checker(*local, function);
+  const Manifest& manifest = function->manifest;
+  // A case of that name has numbers that make sense, and says what must come out: better than random ones.
+  const auto has_case = [&](std::string_view name) {
+    return std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return one.name == name; });
+  };
+  if (!has_case("smallest")) QUERN_TRY(checker.try_size("smallest", corner_of(manifest, Corner::kSmallest), false));
+  if (!has_case("default")) QUERN_TRY(checker.try_size("default", corner_of(manifest, Corner::kDefault), true));
+  if (!has_case("odd")) QUERN_TRY(checker.try_size("odd", odd_sizes(manifest), false));
+  for (const Case& one : cases) QUERN_TRY(checker.try_case(one));
+  if (flags.json) {
+    checker.print_json();
+    return checker.all_ok();
+  }
+  fmt::print("{}@{} builds for", function->name, function->version.substr(0, 12));
+  for (const auto& device : local->devices()) fmt::print(" {} ({})", device.name, device.model);
+  fmt::print("\n");
+  checker.print();
+  if (cases.empty()) fmt::print("\nnothing is compared: put cases into {}/expected\n", flags.folder);
+  return checker.all_ok();
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Work& work) {
+  auto* command = app.add_subcommand("check", "Validate, build, run and compare the function in a folder");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("FOLDER", flags->folder, "The folder that holds function.yaml")->required();
+  add_local_flags(*command, flags->local);
+  command->add_flag("--json", flags->json, "For programs");
+  command->footer(
+      "Runs every case in FOLDER/expected, and the smallest, the default and an odd size with random inputs unless "
+      "there\n"
+      "is a case of that name:\n"
+      "  expected/CASE/input/NAME.npy, expected/CASE/output/NAME.npy, expected/CASE/case.yaml (dims, params, rtol, "
+      "atol)\n\nExample:\n  quern check examples/jacobi");
+  command->callback([=, &work] {
+    work = [=] {
+      const auto checked = check(*flags);
+      if (!checked.ok()) return fail(checked.error());
+      if (!*checked) fmt::print(stderr, "error: {}: a check failed\n", flags->folder);
+      return *checked ? 0 : kFailed;
+    };
+  });
+}
+
+}  // namespace quern::main

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "daemon/daemon.h"
+
+namespace CLI {
+class App;
+}
+
+namespace quern::main {
+
+/// The flags of every command that works without a server.
+struct LocalFlags {
+  std::string config, binary_cache;
+};
+void add_local_flags(CLI::App& command, LocalFlags& flags);
+
+/// The files of a function's folder, and what its manifest comes to.
+struct Folder {
+  std::string name;
+  Bytes tar;
+  Files files;
+  ParsedManifest parsed;
+};
+Result<Folder> read_folder(const std::string& folder);
+
+/// Every mistake and warning, one line each, to standard error; the error of a manifest that has mistakes.
+Status tell_mistakes(const Folder& folder);
+
+/// A daemon of one's own over a state that is gone afterwards: what `run` and `check` use in place of a server, with
+/// the same executors and builders. One thread.
+class Local {
+ public:
+  static Result<std::unique_ptr<Local>> create(const LocalFlags& flags);
+  ~Local();
+
+  /// Its warnings are told to standard error.
+  Result<daemon::FunctionRef> deploy(const Folder& folder);
+
+  /// Its outputs lie in the call, which is kept until the next one.
+  struct Answer {
+    client::InferAnswer answer;
+    const daemon::Call* call = nullptr;
+  };
+  Result<Answer> call(const daemon::FunctionRef& function, const client::InferRequest& request, bool profile);
+
+  std::vector<daemon::DeviceStatus> devices() const { return daemon_->devices(); }
+
+ private:
+  explicit Local(std::string state) : state_(std::move(state)) {}
+
+  std::string state_;
+  std::unique_ptr<daemon::Daemon> daemon_;
+  const daemon::Tenant* tenant_ = nullptr;
+  std::unique_ptr<daemon::Call> last_;
+};
+
+/// A function as a server would tell it.
+client::FunctionInfo info_of(const daemon::Function& function);
+
+}  // namespace quern::main
