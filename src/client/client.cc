@@ -274,6 +274,23 @@ Status Client::remove(const std::string& name) {
   return {};
 }
 
+Result<std::string> Client::history(const std::string& name) {
+  QUERN_TRY(auto answer, call("GET", "/v1/functions/" + percent_encode(name) + "/history"));
+  return std::string(as_text(answer.body));
+}
+
+Result<FunctionInfo> Client::rollback(const std::string& name) {
+  QUERN_TRY(auto answer, call("POST", "/v1/functions/" + percent_encode(name) + "/rollback"));
+  return read_function(answer);
+}
+
+Result<std::string> Client::set(const std::string& name, const std::string& changes) {
+  const std::array body{as_bytes_of(changes)};
+  QUERN_TRY(auto answer,
+            call("PATCH", "/v1/functions/" + percent_encode(name), "Content-Type: application/json\r\n", body));
+  return std::string(as_text(answer.body));
+}
+
 Result<bool> Client::is_ready() {
   QUERN_TRY(auto answer, send("GET", "/v2/health/ready", "", {}));
   return answer.status == 200;

@@ -119,6 +119,12 @@ class Client {
   Result<Listed<FunctionInfo>> functions();
   Result<Listed<DeviceInfo>> devices();
   Status remove(const std::string& name);
+  /// As it came: `versions` and `history`.
+  Result<std::string> history(const std::string& name);
+  /// `name` may be NAME@VERSION; else it is the one that was current before.
+  Result<FunctionInfo> rollback(const std::string& name);
+  /// `changes` is a JSON object of values by path. The answer as it came.
+  Result<std::string> set(const std::string& name, const std::string& changes);
   /// True once the server takes calls.
   Result<bool> is_ready();
 

@@ -50,6 +50,12 @@ class LiveDaemon final : public Daemon {
   bool is_ready() const override;
   void deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) override;
   Status remove(const Tenant& tenant, std::string_view name) override;
+  Result<History> history(const Tenant& tenant, std::string_view name) const override {
+    return deployer_->history(tenant.name, name);
+  }
+  Result<FunctionRef> rollback(const Tenant& tenant, std::string_view name, std::string_view version) override;
+  Result<FunctionRef> set(const Tenant& tenant, std::string_view name,
+                          const std::map<std::string, std::string>& changes) override;
   Status admits(const Tenant& tenant, Duration* retry_after) const override;
   Result<std::unique_ptr<Call>> prepare(const Tenant& tenant, const FunctionRef& function, const CallSpec& spec,
                                         const CallOptions& options) override;
@@ -59,7 +65,7 @@ class LiveDaemon final : public Daemon {
 
  private:
   explicit LiveDaemon(Config config);
-  Status check_fits(const DeployedFunction& function, const Plan& plan) const;
+  Status check_fits(const DeployedFunction& function, const Settings& settings, const Plan& plan) const;
 
   // Constant after create().
   Config config_;
@@ -195,10 +201,21 @@ void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar, std::
 }
 
 Status LiveDaemon::remove(const Tenant& tenant, std::string_view name) {
-  QUERN_TRY(const DeployedRef function, deployer_->remove(tenant.name, name));
+  QUERN_TRY(const auto versions, deployer_->remove(tenant.name, name));
   // Those that wait end now; those that run may end.
-  (void)runner_->post(FunctionGoneMessage{function->id});
+  for (const DeployedRef& function : versions) (void)runner_->post(FunctionGoneMessage{function->id});
   return {};
+}
+
+Result<FunctionRef> LiveDaemon::rollback(const Tenant& tenant, std::string_view name, std::string_view version) {
+  QUERN_TRY(DeployedRef function, deployer_->rollback(tenant.name, name, version));
+  return FunctionRef(std::move(function));
+}
+
+Result<FunctionRef> LiveDaemon::set(const Tenant& tenant, std::string_view name,
+                                    const std::map<std::string, std::string>& changes) {
+  QUERN_TRY(DeployedRef function, deployer_->set(tenant.name, name, changes));
+  return FunctionRef(std::move(function));
 }
 
 Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
@@ -211,8 +228,8 @@ Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
   return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
 }
 
-Status LiveDaemon::check_fits(const DeployedFunction& function, const Plan& plan) const {
-  const auto& limit = function.manifest.settings.memory_bytes;
+Status LiveDaemon::check_fits(const DeployedFunction& function, const Settings& settings, const Plan& plan) const {
+  const auto& limit = settings.memory_bytes;
   if (limit && plan.memory_bytes > *limit)
     return invalid(fmt::format("function {}: this call needs {} and limits.memory is {}", function.name,
                                show_bytes(plan.memory_bytes), show_bytes(*limit)));
@@ -239,12 +256,12 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   auto call = std::make_unique<LiveCall>();
   QUERN_TRY(call->plan, deployed->plan_for(binding));
   const Plan& plan = call->plan->plan;
-  QUERN_TRY(check_fits(*deployed, plan));
+  const Settings settings = deployed->settings();
+  QUERN_TRY(check_fits(*deployed, settings, plan));
   QUERN_TRY(call->scalars, scalars_of(manifest, plan, binding));
   call->request = next_request_.fetch_add(1);
   call->id = fmt::format("{}-{}", id_prefix_, call->request);
   call->tenant = &tenant;
-  const Settings& settings = manifest.settings;
   call->timeout = std::min(options.timeout.value_or(settings.timeout), settings.timeout);
   call->device_time = settings.device_time.value_or(call->timeout);
   call->priority = options.priority.value_or(settings.priority);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +16,7 @@
 #include "daemon/config.h"
 #include "function/manifest.h"
 #include "function/plan.h"
+#include "os/guarded.h"
 
 namespace quern::daemon {
 
@@ -29,15 +31,47 @@ struct Tenant {
   mutable std::atomic<uint64_t> on_their_way{0};  ///< submitted and not answered
 };
 
-/// One deployed version of a function. Immutable and shared: who holds it may use it, also after it was replaced.
+/// Settings that may change while they are in use. Any thread.
+class LiveSettings {
+ public:
+  explicit LiveSettings(Settings settings) : settings_(std::move(settings)) {}
+  Settings get() const {
+    return settings_.with([](const Settings& settings) { return settings; });
+  }
+  void set(const Settings& changed) {
+    settings_.with([&](Settings& settings) { settings = changed; });
+  }
+
+ private:
+  os::Guarded<Settings> settings_;
+};
+
+/// One deployed version of a function. Immutable, but for its settings, and shared: who holds it may use it, also after
+/// it was replaced.
 struct Function {
   uint64_t id = 0;
   std::string tenant, name;
   std::string version;  ///< 64 hex digits; people see the first 12
   std::string created_at;
   Manifest manifest;
+  std::shared_ptr<LiveSettings> live_settings;  ///< those of the manifest, and what was changed in place since
+
+  Settings settings() const { return live_settings ? live_settings->get() : manifest.settings; }
 };
 using FunctionRef = std::shared_ptr<const Function>;
+
+/// What is stored of a function, and what was done to it; the newest first.
+struct History {
+  struct Version {
+    std::string version, created_at;
+    bool is_current = false;
+  };
+  struct Item {
+    std::string at, what, version;
+  };
+  std::vector<Version> versions;
+  std::vector<Item> items;
+};
 
 /// A tensor of a call, in the arena.
 struct CallTensor {
@@ -134,7 +168,16 @@ class Daemon {
   /// error's text has every mistake, or the compiler's log.
   virtual void deploy(const Tenant& tenant, std::string name, Bytes tar,
                       std::function<void(Result<Deployed>)> done) = 0;
+  /// All versions of it.
   virtual Status remove(const Tenant& tenant, std::string_view name) = 0;
+  virtual Result<History> history(const Tenant& tenant, std::string_view name) const = 0;
+  /// An older version takes new requests again: the one whose version starts with `version`, or, if that is empty, the
+  /// one that was current before.
+  virtual Result<FunctionRef> rollback(const Tenant& tenant, std::string_view name, std::string_view version) = 0;
+  /// Changes settings in place, for all versions: value by path (`limits.timeout`), empty for what the manifest says.
+  /// All of them or, if one makes no sense, none.
+  virtual Result<FunctionRef> set(const Tenant& tenant, std::string_view name,
+                                  const std::map<std::string, std::string>& changes) = 0;
 
   /// Whether a request of this tenant would be taken now: asked before its body is read.
   virtual Status admits(const Tenant& tenant, Duration* retry_after) const = 0;

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/hash.h"
+#include "base/units.h"
 #include "daemon/builder_process.h"
 #include "function/constant.h"
 #include "function/plan_builder.h"
@@ -33,6 +35,13 @@ std::string list_mistakes(const std::vector<Mistake>& mistakes) {
 void collect_warnings(const std::vector<Mistake>& mistakes, std::vector<std::string>& into) {
   for (const Mistake& mistake : mistakes)
     if (mistake.is_warning) into.push_back(to_string(mistake));
+}
+
+Result<Settings> with_overrides(Settings settings, const std::map<std::string, std::string>& overrides) {
+  for (const auto& [path, value] : overrides) {
+    QUERN_TRY(settings, change_setting(settings, path, value));
+  }
+  return settings;
 }
 
 std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& frames) {
@@ -88,12 +97,95 @@ void Deployer::deploy(const std::string& tenant, std::string name, Bytes tar, Do
   if (!jobs_.push(std::move(job))) job.done(exhausted("too many deploys are waiting; retry later"));
 }
 
-Result<DeployedRef> Deployer::remove(const std::string& tenant, std::string_view name) {
-  QUERN_TRY(DeployedRef function, registry_.find(tenant, name, ""));
-  QUERN_TRY(const bool was_there, state_.with([&](auto& state) { return state->remove_function(tenant, name); }));
-  (void)was_there;
-  registry_.remove(tenant, name);
-  return function;
+Result<std::vector<DeployedRef>> Deployer::remove(const std::string& tenant, std::string_view name) {
+  return changing_.with([&](bool&) -> Result<std::vector<DeployedRef>> {
+    QUERN_TRY(registry_.find(tenant, name, ""));
+    QUERN_TRY(state_.with([&](auto& state) -> Status {
+      QUERN_TRY(state->remove_function(tenant, name));
+      return {};
+    }));
+    auto removed = registry_.remove(tenant, name);
+    collect();
+    return removed;
+  });
+}
+
+// Objects that nobody names any more leave the disk. Whoever puts objects names them under the same lock.
+void Deployer::collect() {
+  const auto collected = state_.with([](auto& state) { return state->collect(); });
+  if (!collected.ok()) os::log_warning("state: is not collected: {}", collected.error().text);
+}
+
+// The one place where what is current changes. `changing_` is held.
+void Deployer::make_current(DeployedRef function) {
+  const std::string tenant = function->tenant, name = function->name;
+  const auto past = registry_.put(std::move(function));
+  for (const DeployedRef& old : past) {
+    const Status removed = state_.with([&](auto& state) { return state->remove_version(tenant, name, old->version); });
+    if (!removed.ok()) os::log_warning("function {}: an old version is not removed: {}", name, removed.error().text);
+  }
+  if (!past.empty()) collect();
+}
+
+Result<DeployedRef> Deployer::rollback(const std::string& tenant, std::string_view name, std::string_view version) {
+  return changing_.with([&](bool&) -> Result<DeployedRef> {
+    QUERN_TRY(DeployedRef target, registry_.find(tenant, name, version));
+    const auto versions = registry_.versions(tenant, name);
+    if (version.empty()) {
+      if (versions.size() < 2) return conflict(fmt::format("function {}: has no older version to go back to", name));
+      target = versions[1];
+    }
+    if (target == versions.front())
+      return conflict(fmt::format("function {}: version {} is the current one", name, short_version(target->version)));
+    QUERN_TRY(state_.with([&](auto& state) -> Status {
+      QUERN_TRY(state->make_current(tenant, name, target->version));
+      return state->add_history(tenant, name, {os::wall_time(), "rolled back", target->version});
+    }));
+    make_current(target);
+    return target;
+  });
+}
+
+Result<DeployedRef> Deployer::set(const std::string& tenant, std::string_view name,
+                                  const std::map<std::string, std::string>& changes) {
+  return changing_.with([&](bool&) -> Result<DeployedRef> {
+    QUERN_TRY(const DeployedRef current, registry_.find(tenant, name, ""));
+    QUERN_TRY(auto overrides, state_.with([&](auto& state) { return state->settings(tenant, name); }));
+    for (const auto& [path, value] : changes) {
+      if (value.empty())
+        overrides.erase(path);
+      else
+        overrides[path] = value;
+      // Also what is taken back must be a setting.
+      QUERN_TRY(change_setting(Settings{}, path, value));
+    }
+    // Each version has settings of its own below what was changed.
+    std::vector<std::pair<DeployedRef, Settings>> changed;
+    for (const DeployedRef& one : registry_.versions(tenant, name)) {
+      QUERN_TRY(Settings settings, with_overrides(one->manifest.settings, overrides));
+      changed.emplace_back(one, settings);
+    }
+    QUERN_TRY(state_.with([&](auto& state) -> Status {
+      for (const auto& [path, value] : changes) {
+        QUERN_TRY(state->put_setting(tenant, name, path, value));
+        QUERN_TRY(state->add_history(tenant, name,
+                                     {os::wall_time(), fmt::format("set {}={}", path, value), current->version}));
+      }
+      return {};
+    }));
+    for (const auto& [one, settings] : changed) one->live_settings->set(settings);
+    return current;
+  });
+}
+
+Result<History> Deployer::history(const std::string& tenant, std::string_view name) const {
+  QUERN_TRY(registry_.find(tenant, name, ""));
+  History history;
+  for (const DeployedRef& one : registry_.versions(tenant, name))
+    history.versions.push_back({one->version, one->created_at, history.versions.empty()});
+  QUERN_TRY(const auto records, state_.with([&](auto& state) { return state->history(tenant, name); }));
+  for (const HistoryRecord& record : records) history.items.push_back({record.at, record.what, record.version});
+  return history;
 }
 
 Result<Deployed> Deployer::deploy_now(const Job& job) {
@@ -105,16 +197,35 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
                                parsed.manifest->name));
   Deployed deployed;
   collect_warnings(parsed.mistakes, deployed.warnings);
-  QUERN_TRY(auto function, assemble(job.tenant, *std::move(parsed.manifest), files, deployed.warnings));
-  if (const DeployedRef current = registry_.current(job.tenant, job.name);
-      current && current->version == function->version) {
+  const std::string version = version_of(*parsed.manifest, files);
+  const DeployedRef current = registry_.current(job.tenant, job.name);
+  const bool is_same = current && current->version == version &&
+                       settings_text(current->manifest.settings) == settings_text(parsed.manifest->settings);
+  if (is_same) {
     deployed.is_new = false;
-    function->created_at = current->created_at;
+    deployed.function = current;
+    return deployed;
   }
-  QUERN_TRY(store(*function, files));
-  deployed.function = function;
-  registry_.put(std::move(function));
-  return deployed;
+  QUERN_TRY(auto function, assemble(job.tenant, *std::move(parsed.manifest), files, deployed.warnings));
+  return changing_.with([&](bool&) -> Result<Deployed> {
+    QUERN_TRY(const auto overrides, state_.with([&](auto& state) { return state->settings(job.tenant, job.name); }));
+    if (!overrides.empty()) {
+      QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));
+      function->live_settings->set(settings);
+      std::string list;
+      for (const auto& [path, value] : overrides) list += fmt::format("{}{}={}", list.empty() ? "" : ", ", path, value);
+      deployed.warnings.push_back(fmt::format(
+          "settings: {} by 'quern set' stay, whatever the manifest says; 'quern set {} PATH=' takes one back", list,
+          job.name));
+    }
+    const DeployedRef before = registry_.current(job.tenant, job.name);
+    deployed.is_new = !before || before->version != function->version;
+    if (!deployed.is_new) function->created_at = before->created_at;
+    QUERN_TRY(store(*function, files));
+    deployed.function = function;
+    make_current(std::move(function));
+    return deployed;
+  });
 }
 
 Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& tenant, Manifest manifest,
@@ -130,6 +241,7 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
   function->version = version_of(manifest, files);
   function->created_at = os::wall_time();
   function->manifest = std::move(manifest);
+  function->live_settings = std::make_shared<LiveSettings>(function->manifest.settings);
   const Manifest& kept = function->manifest;
 
   bool any = false;
@@ -158,6 +270,7 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     function->limits.max_allocation_bytes =
         std::min(function->limits.max_allocation_bytes, device->caps.max_allocation_bytes);
   }
+  QUERN_TRY(check_fits(*function, warnings));
   QUERN_TRY(const Plan plan, make_plan(kept, corner_of(kept, Corner::kDefault), function->limits));
   for (size_t i = 0; i < kept.buffers.size(); ++i) {
     const BufferDecl& buffer = kept.buffers[i];
@@ -166,6 +279,24 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     QUERN_TRY(function->constants[i], hold(bytes));
   }
   return function;
+}
+
+// What can never run is refused now; what may not, is told. A corner that cannot be planned was told with the manifest.
+Status Deployer::check_fits(const DeployedFunction& function, std::vector<std::string>& warnings) const {
+  uint64_t most = 0;
+  for (const DeviceRecord* device : targets_)
+    if (function.binaries.contains(device->caps.build_key)) most = std::max(most, device->caps.memory_bytes);
+  for (const Corner corner : {Corner::kSmallest, Corner::kLargest}) {
+    const auto plan = make_plan(function.manifest, corner_of(function.manifest, corner), function.limits);
+    if (!plan.ok() || plan->memory_bytes <= most) continue;
+    const bool is_smallest = corner == Corner::kSmallest;
+    std::string text =
+        fmt::format("function {}: at its {} it needs {} of device memory, and the largest device has {}", function.name,
+                    is_smallest ? "smallest" : "largest", show_bytes(plan->memory_bytes), show_bytes(most));
+    if (is_smallest) return invalid(std::move(text));
+    warnings.push_back("warning: " + text + "; such requests are refused");
+  }
+  return {};
 }
 
 Result<Binary> Deployer::binary_for(const DeviceRecord& device, const ProgramDecl& program, const Manifest& manifest,
@@ -249,11 +380,14 @@ Status Deployer::store(const DeployedFunction& function, const Files& files) {
   record.name = function.name;
   record.version = function.version;
   record.created_at = function.created_at;
+  const std::set<std::string> wanted = files_of(function.manifest);
   return state_.with([&](auto& state) -> Status {
-    for (const auto& [path, bytes] : files) {
-      QUERN_TRY(record.files[path], state->objects().put(bytes));
-    }
-    return state->put_function(record);
+    for (const auto& [path, bytes] : files)
+      if (wanted.contains(path)) {
+        QUERN_TRY(record.files[path], state->objects().put(bytes));
+      }
+    QUERN_TRY(state->put_function(record));
+    return state->add_history(function.tenant, function.name, {os::wall_time(), "deployed", function.version});
   });
 }
 
@@ -270,6 +404,10 @@ Status Deployer::recover() {
       std::vector<std::string> ignored;
       QUERN_TRY(auto function, assemble(record.tenant, *std::move(parsed.manifest), files, ignored));
       function->created_at = record.created_at;
+      QUERN_TRY(const auto overrides,
+                state_.with([&](auto& state) { return state->settings(record.tenant, record.name); }));
+      QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));
+      function->live_settings->set(settings);
       registry_.put(std::move(function));
       return {};
     }();

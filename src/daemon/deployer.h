@@ -41,8 +41,13 @@ class Deployer {
   using Done = std::function<void(Result<Deployed>)>;
   /// Any thread; `done` comes from one of ours. kExhausted if too many wait.
   void deploy(const std::string& tenant, std::string name, Bytes tar, Done done);
-  /// Any thread. The version that was removed.
-  Result<DeployedRef> remove(const std::string& tenant, std::string_view name);
+  // Any thread; see Daemon.
+  /// The versions that were removed.
+  Result<std::vector<DeployedRef>> remove(const std::string& tenant, std::string_view name);
+  Result<DeployedRef> rollback(const std::string& tenant, std::string_view name, std::string_view version);
+  Result<DeployedRef> set(const std::string& tenant, std::string_view name,
+                          const std::map<std::string, std::string>& changes);
+  Result<History> history(const std::string& tenant, std::string_view name) const;
 
   uint64_t builds() const { return builds_.load(); }
 
@@ -57,11 +62,14 @@ class Deployer {
   Result<Deployed> deploy_now(const Job& job);
   Result<std::shared_ptr<DeployedFunction>> assemble(const std::string& tenant, Manifest manifest, const Files& files,
                                                      std::vector<std::string>& warnings);
+  Status check_fits(const DeployedFunction& function, std::vector<std::string>& warnings) const;
   Result<Binary> binary_for(const DeviceRecord& device, const ProgramDecl& program, const Manifest& manifest,
                             const Files& files);
   Result<BinaryContent> build(const DeviceRecord& device, const Manifest& manifest, ipc::BuildFrame frame);
   Result<HostObjectRef> hold(std::span<const std::byte> bytes);
   Status store(const DeployedFunction& function, const Files& files);
+  void make_current(DeployedRef function);
+  void collect();
 
   // Constant after construction.
   Config config_;
@@ -74,7 +82,9 @@ class Deployer {
   // Any thread.
   std::atomic<uint64_t> builds_{0};
   os::WorkQueue<Job> jobs_;
-  os::Guarded<std::unique_ptr<State>> state_;
+  mutable os::Guarded<std::unique_ptr<State>> state_;
+  /// Held while what is current changes, so that registry and state agree whoever comes second.
+  os::Guarded<bool> changing_;
   os::Guarded<std::map<std::string, std::weak_ptr<const HostObject>>> held_;
   std::vector<os::Thread> threads_;
 };

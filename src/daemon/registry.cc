@@ -29,21 +29,34 @@ Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding) const {
   });
 }
 
-DeployedRef Registry::put(DeployedRef function) {
+std::vector<DeployedRef> Registry::put(DeployedRef function) {
   return by_tenant_.with([&](auto& tenants) {
-    DeployedRef& place = tenants[function->tenant][function->name];
-    return std::exchange(place, function);
+    std::vector<DeployedRef>& versions = tenants[function->tenant][function->name];
+    std::erase_if(versions, [&](const DeployedRef& other) { return other->version == function->version; });
+    versions.insert(versions.begin(), function);
+    std::vector<DeployedRef> past;
+    while (versions.size() > kMostVersions) past.push_back(std::move(versions.back())), versions.pop_back();
+    return past;
   });
 }
 
-DeployedRef Registry::remove(const std::string& tenant, std::string_view name) {
-  return by_tenant_.with([&](auto& tenants) -> DeployedRef {
+std::vector<DeployedRef> Registry::remove(const std::string& tenant, std::string_view name) {
+  return by_tenant_.with([&](auto& tenants) -> std::vector<DeployedRef> {
     Names& names = tenants[tenant];
     const auto it = names.find(name);
-    if (it == names.end()) return nullptr;
-    DeployedRef function = it->second;
+    if (it == names.end()) return {};
+    std::vector<DeployedRef> versions = std::move(it->second);
     names.erase(it);
-    return function;
+    return versions;
+  });
+}
+
+std::vector<DeployedRef> Registry::versions(const std::string& tenant, std::string_view name) const {
+  return by_tenant_.with([&](const auto& tenants) -> std::vector<DeployedRef> {
+    const auto names = tenants.find(tenant);
+    if (names == tenants.end()) return {};
+    const auto it = names->second.find(name);
+    return it == names->second.end() ? std::vector<DeployedRef>() : it->second;
   });
 }
 
@@ -52,7 +65,7 @@ DeployedRef Registry::current(const std::string& tenant, std::string_view name) 
     const auto names = tenants.find(tenant);
     if (names == tenants.end()) return nullptr;
     const auto it = names->second.find(name);
-    return it == names->second.end() ? nullptr : it->second;
+    return it == names->second.end() ? nullptr : it->second.front();
   });
 }
 
@@ -64,17 +77,20 @@ Result<DeployedRef> Registry::find(const std::string& tenant, std::string_view n
     for (const DeployedRef& other : list(tenant)) names.push_back(other->name);
     return not_found(fmt::format("function {}: is not deployed{}", name, did_you_mean(name, names)));
   }
-  if (version.empty() || (version.size() >= kFewestDigits && std::string_view(function->version).starts_with(version)))
-    return function;
-  return not_found(fmt::format("function {}: has no version {}; the current one is {}", name, version,
-                               short_version(function->version)));
+  if (version.empty()) return function;
+  std::string stored;
+  for (const DeployedRef& one : versions(tenant, name)) {
+    if (version.size() >= kFewestDigits && std::string_view(one->version).starts_with(version)) return one;
+    stored += (stored.empty() ? "" : ", ") + short_version(one->version);
+  }
+  return not_found(fmt::format("function {}: has no version {}; stored are {}", name, version, stored));
 }
 
 std::vector<DeployedRef> Registry::list(const std::string& tenant) const {
   return by_tenant_.with([&](const auto& tenants) {
     std::vector<DeployedRef> functions;
     if (const auto names = tenants.find(tenant); names != tenants.end())
-      for (const auto& [name, function] : names->second) functions.push_back(function);
+      for (const auto& [name, versions] : names->second) functions.push_back(versions.front());
     return functions;
   });
 }

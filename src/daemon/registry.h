@@ -46,17 +46,23 @@ using DeployedRef = std::shared_ptr<const DeployedFunction>;
 /// What is deployed, by tenant and name. Any thread.
 class Registry {
  public:
-  /// Makes it the current version; returns the one it replaced.
-  DeployedRef put(DeployedRef function);
-  /// Null if there was none.
-  DeployedRef remove(const std::string& tenant, std::string_view name);
+  /// Makes it the current version; an earlier one of the same content leaves. Those past kMostVersions leave too, and
+  /// are returned.
+  std::vector<DeployedRef> put(DeployedRef function);
+  /// All versions; none if there was none.
+  std::vector<DeployedRef> remove(const std::string& tenant, std::string_view name);
   DeployedRef current(const std::string& tenant, std::string_view name) const;
+  /// The current one first, then those that were current before it, the latest first.
+  std::vector<DeployedRef> versions(const std::string& tenant, std::string_view name) const;
   /// kNotFound with "did you mean"; see Daemon::find.
   Result<DeployedRef> find(const std::string& tenant, std::string_view name, std::string_view version) const;
   std::vector<DeployedRef> list(const std::string& tenant) const;
 
+  /// Enough to go back after a bad week; each costs its files on disk and its programs in memory.
+  static constexpr size_t kMostVersions = 8;
+
  private:
-  using Names = std::map<std::string, DeployedRef, std::less<>>;
+  using Names = std::map<std::string, std::vector<DeployedRef>, std::less<>>;
   os::Guarded<std::map<std::string, Names>> by_tenant_;
 };
 

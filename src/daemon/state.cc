@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "os/file.h"
@@ -11,17 +12,37 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
+// `turn`: whichever version of a name has the highest is current.
 constexpr const char* kTables = R"(
-  CREATE TABLE functions (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, created_at TEXT NOT NULL,
-    PRIMARY KEY (tenant, name));
-  CREATE TABLE function_files (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL, object TEXT NOT NULL,
-    PRIMARY KEY (tenant, name, path),
-    FOREIGN KEY (tenant, name) REFERENCES functions ON DELETE CASCADE);
+  CREATE TABLE versions (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, created_at TEXT NOT NULL, turn INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name, version));
+  CREATE TABLE version_files (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, path TEXT NOT NULL, object TEXT NOT NULL,
+    PRIMARY KEY (tenant, name, version, path),
+    FOREIGN KEY (tenant, name, version) REFERENCES versions ON DELETE CASCADE);
+  CREATE TABLE settings (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (tenant, name, path));
+  CREATE TABLE history (
+    age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, at TEXT NOT NULL,
+    what TEXT NOT NULL, version TEXT NOT NULL);
+  CREATE INDEX history_of ON history (tenant, name, age);
+)";
+constexpr const char* kBinaries = R"(
   CREATE TABLE binaries (
     age INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, object TEXT NOT NULL, signatures BLOB NOT NULL);
+)";
+// Schema 1 kept the current version of each name.
+constexpr const char* kFromOne = R"(
+  INSERT INTO versions SELECT tenant, name, version, created_at, 1 FROM functions;
+  INSERT INTO version_files
+    SELECT tenant, name, version, path, object FROM function_files JOIN functions USING (tenant, name);
+  INSERT INTO history (tenant, name, at, what, version)
+    SELECT tenant, name, created_at, 'deployed', version FROM functions;
+  DROP TABLE function_files;
+  DROP TABLE functions;
 )";
 
 Status prepare_schema(Database& database, const std::string& folder) {
@@ -32,13 +53,15 @@ Status prepare_schema(Database& database, const std::string& folder) {
     schema = version.number(0);
   }
   if (schema == kSchema) return {};
-  if (schema != 0)
+  if (schema > 1 || schema < 0)
     return unsupported(
         fmt::format("state folder {}: was written by another Quern (schema {}, this one knows {}); "
                     "run that one, or name another folder",
                     folder, schema, kSchema));
-  return database.atomically(
-      [&]() -> Status { return database.execute(fmt::format("{} PRAGMA user_version={}", kTables, kSchema)); });
+  return database.atomically([&]() -> Status {
+    return database.execute(
+        fmt::format("{} {} PRAGMA user_version={}", kTables, schema == 1 ? kFromOne : kBinaries, kSchema));
+  });
 }
 
 }  // namespace
@@ -64,57 +87,143 @@ Status State::put_function(const FunctionRecord& function) {
       return not_found(fmt::format("function {}: object {} of {} is not in the store; put it there before the record",
                                    function.name, object, path));
   return database_.atomically([&]() -> Status {
-    QUERN_TRY(Statement(database_, "DELETE FROM functions WHERE tenant = ? AND name = ?")
-                  .bind(function.tenant)
-                  .bind(function.name)
-                  .run());
-    QUERN_TRY(Statement(database_, "INSERT INTO functions (tenant, name, version, created_at) VALUES (?, ?, ?, ?)")
-                  .bind(function.tenant)
-                  .bind(function.name)
-                  .bind(function.version)
+    const auto of = [&](Statement&& statement) {
+      return std::move(statement.bind(function.tenant).bind(function.name).bind(function.version));
+    };
+    QUERN_TRY(of(Statement(database_, "DELETE FROM versions WHERE tenant = ? AND name = ? AND version = ?")).run());
+    QUERN_TRY(of(Statement(database_,
+                           "INSERT INTO versions (tenant, name, version, created_at, turn) VALUES (?, ?, ?, ?, 0)"))
                   .bind(function.created_at)
                   .run());
     for (const auto& [path, object] : function.files)
-      QUERN_TRY(Statement(database_, "INSERT INTO function_files (tenant, name, path, object) VALUES (?, ?, ?, ?)")
-                    .bind(function.tenant)
-                    .bind(function.name)
+      QUERN_TRY(of(Statement(database_,
+                             "INSERT INTO version_files (tenant, name, version, path, object) VALUES (?, ?, ?, ?, ?)"))
                     .bind(path)
                     .bind(object)
                     .run());
-    return {};
+    return take_turn(function.tenant, function.name, function.version);
   });
 }
 
+Status State::take_turn(std::string_view tenant, std::string_view name, std::string_view version) {
+  return Statement(database_,
+                   "UPDATE versions SET turn = 1 + (SELECT MAX(turn) FROM versions WHERE tenant = ?1 AND name = ?2) "
+                   "WHERE tenant = ?1 AND name = ?2 AND version = ?3")
+      .bind(tenant)
+      .bind(name)
+      .bind(version)
+      .run();
+}
+
+Status State::make_current(std::string_view tenant, std::string_view name, std::string_view version) {
+  Statement row(database_, "SELECT 1 FROM versions WHERE tenant = ? AND name = ? AND version = ?");
+  QUERN_TRY(const bool is_there, row.bind(tenant).bind(name).bind(version).next());
+  if (!is_there) return not_found(fmt::format("function {}: version {} is not stored", name, version));
+  return take_turn(tenant, name, version);
+}
+
+Status State::remove_version(std::string_view tenant, std::string_view name, std::string_view version) {
+  return Statement(database_, "DELETE FROM versions WHERE tenant = ? AND name = ? AND version = ?")
+      .bind(tenant)
+      .bind(name)
+      .bind(version)
+      .run();
+}
+
 Result<bool> State::remove_function(std::string_view tenant, std::string_view name) {
-  Statement removal(database_, "DELETE FROM functions WHERE tenant = ? AND name = ? RETURNING 1");
-  QUERN_TRY(const bool removed, removal.bind(tenant).bind(name).next());
-  // The change is committed when the statement is done, not with its first row.
-  if (removed) QUERN_TRY(removal.next());
+  bool removed = false;
+  QUERN_TRY(database_.atomically([&]() -> Status {
+    Statement row(database_, "SELECT 1 FROM versions WHERE tenant = ? AND name = ?");
+    QUERN_TRY(removed, row.bind(tenant).bind(name).next());
+    for (const char* table : {"versions", "settings", "history"})
+      QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ?", table))
+                    .bind(tenant)
+                    .bind(name)
+                    .run());
+    return {};
+  }));
   return removed;
 }
 
 Result<std::vector<FunctionRecord>> State::functions() {
   std::vector<FunctionRecord> functions;
-  std::map<std::pair<std::string, std::string>, size_t> index;
-  Statement rows(database_, "SELECT tenant, name, version, created_at FROM functions ORDER BY tenant, name");
+  std::map<std::tuple<std::string, std::string, std::string>, size_t> index;
+  Statement rows(database_, "SELECT tenant, name, version, created_at FROM versions ORDER BY tenant, name, turn");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
     if (!more) break;
-    index[{rows.text(0), rows.text(1)}] = functions.size();
+    index[{rows.text(0), rows.text(1), rows.text(2)}] = functions.size();
     functions.push_back({.tenant = rows.text(0),
                          .name = rows.text(1),
                          .version = rows.text(2),
                          .files = {},
                          .created_at = rows.text(3)});
   }
-  Statement files(database_, "SELECT tenant, name, path, object FROM function_files");
+  Statement files(database_, "SELECT tenant, name, version, path, object FROM version_files");
   for (;;) {
     QUERN_TRY(const bool more, files.next());
     if (!more) break;
-    if (const auto found = index.find({files.text(0), files.text(1)}); found != index.end())
-      functions[found->second].files[files.text(2)] = files.text(3);
+    if (const auto found = index.find({files.text(0), files.text(1), files.text(2)}); found != index.end())
+      functions[found->second].files[files.text(3)] = files.text(4);
   }
   return functions;
+}
+
+Status State::put_setting(std::string_view tenant, std::string_view name, std::string_view path,
+                          std::string_view value) {
+  if (value.empty())
+    return Statement(database_, "DELETE FROM settings WHERE tenant = ? AND name = ? AND path = ?")
+        .bind(tenant)
+        .bind(name)
+        .bind(path)
+        .run();
+  return Statement(database_, "INSERT OR REPLACE INTO settings (tenant, name, path, value) VALUES (?, ?, ?, ?)")
+      .bind(tenant)
+      .bind(name)
+      .bind(path)
+      .bind(value)
+      .run();
+}
+
+Result<std::map<std::string, std::string>> State::settings(std::string_view tenant, std::string_view name) {
+  std::map<std::string, std::string> all;
+  Statement rows(database_, "SELECT path, value FROM settings WHERE tenant = ? AND name = ?");
+  rows.bind(tenant).bind(name);
+  for (;;) {
+    QUERN_TRY(const bool more, rows.next());
+    if (!more) return all;
+    all[rows.text(0)] = rows.text(1);
+  }
+}
+
+Status State::add_history(std::string_view tenant, std::string_view name, const HistoryRecord& record) {
+  return database_.atomically([&]() -> Status {
+    QUERN_TRY(Statement(database_, "INSERT INTO history (tenant, name, at, what, version) VALUES (?, ?, ?, ?, ?)")
+                  .bind(tenant)
+                  .bind(name)
+                  .bind(record.at)
+                  .bind(record.what)
+                  .bind(record.version)
+                  .run());
+    return Statement(database_,
+                     fmt::format("DELETE FROM history WHERE tenant = ?1 AND name = ?2 AND age NOT IN (SELECT age "
+                                 "FROM history WHERE tenant = ?1 AND name = ?2 ORDER BY age DESC LIMIT {})",
+                                 kMostHistory))
+        .bind(tenant)
+        .bind(name)
+        .run();
+  });
+}
+
+Result<std::vector<HistoryRecord>> State::history(std::string_view tenant, std::string_view name) {
+  std::vector<HistoryRecord> all;
+  Statement rows(database_, "SELECT at, what, version FROM history WHERE tenant = ? AND name = ? ORDER BY age DESC");
+  rows.bind(tenant).bind(name);
+  for (;;) {
+    QUERN_TRY(const bool more, rows.next());
+    if (!more) return all;
+    all.push_back({rows.text(0), rows.text(1), rows.text(2)});
+  }
 }
 
 Status State::put_binary(const BinaryRecord& binary) {
@@ -139,7 +248,7 @@ Result<size_t> State::collect() {
   QUERN_TRY(database_.execute(fmt::format(
       "DELETE FROM binaries WHERE age NOT IN (SELECT age FROM binaries ORDER BY age DESC LIMIT {})", kMostBinaries)));
   std::set<std::string> keep;
-  Statement rows(database_, "SELECT object FROM function_files UNION SELECT object FROM binaries");
+  Statement rows(database_, "SELECT object FROM version_files UNION SELECT object FROM binaries");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
     if (!more) break;

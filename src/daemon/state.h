@@ -16,12 +16,18 @@
 
 namespace quern::daemon {
 
-/// A deployed function as it comes back after a restart; its manifest is one of its files.
+/// One version of a deployed function as it comes back after a restart; its manifest is one of its files.
 struct FunctionRecord {
   std::string tenant, name, version;
   std::map<std::string, std::string> files;  ///< path in the function's folder -> hash of the object
   std::string created_at;                    ///< wall time, for people
   bool operator==(const FunctionRecord&) const = default;
+};
+
+/// What was done to a function, for people.
+struct HistoryRecord {
+  std::string at, what, version;
+  bool operator==(const HistoryRecord&) const = default;
 };
 
 /// What a builder made; the key says from what, so the same build is never made twice.
@@ -43,12 +49,26 @@ class State {
   /// kConflict if another process has the folder; kUnsupported if a newer Quern wrote it.
   static Result<std::unique_ptr<State>> open(const std::string& folder);
 
-  /// Replaces the version that (tenant, name) has, if any. kNotFound if one of its objects is not stored.
+  /// Adds a version and makes it the current one, in place of its like if there is one. kNotFound if one of its objects
+  /// is not stored.
   Status put_function(const FunctionRecord& function);
-  /// Whether there was one. Its objects stay until the next `collect`.
+  /// An older version is current again. kNotFound if it is not stored.
+  Status make_current(std::string_view tenant, std::string_view name, std::string_view version);
+  /// Objects of what is removed stay until the next `collect`.
+  Status remove_version(std::string_view tenant, std::string_view name, std::string_view version);
+  /// All versions with settings and history. Whether there was one.
   Result<bool> remove_function(std::string_view tenant, std::string_view name);
-  /// By tenant, then name.
+  /// Every version, by tenant, name and when it was last made current; the current one is the last of its name.
   Result<std::vector<FunctionRecord>> functions();
+
+  /// A setting that was changed in place, by its path; an empty value takes the change back.
+  Status put_setting(std::string_view tenant, std::string_view name, std::string_view path, std::string_view value);
+  Result<std::map<std::string, std::string>> settings(std::string_view tenant, std::string_view name);
+
+  /// Keeps the last kMostHistory of each function.
+  Status add_history(std::string_view tenant, std::string_view name, const HistoryRecord& record);
+  /// The newest first.
+  Result<std::vector<HistoryRecord>> history(std::string_view tenant, std::string_view name);
 
   /// kNotFound if its object is not stored.
   Status put_binary(const BinaryRecord& binary);
@@ -62,10 +82,12 @@ class State {
 
   /// A binary is a cache entry: it can be built again. At some 100 KiB each this is the better part of a gigabyte.
   static constexpr int kMostBinaries = 4096;
+  static constexpr int kMostHistory = 100;
 
  private:
   State(os::Fd lock, ObjectStore objects, Database database)
       : lock_(std::move(lock)), objects_(std::move(objects)), database_(std::move(database)) {}
+  Status take_turn(std::string_view tenant, std::string_view name, std::string_view version);
 
   os::Fd lock_;  // first in, last out
   ObjectStore objects_;

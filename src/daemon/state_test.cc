@@ -66,13 +66,70 @@ TEST_F(StateTest, FunctionsComeBack) {
   EXPECT_EQ(as_text(*state->objects().get(one.files.at("src/kernel.cl"))), "one");
 }
 
-TEST_F(StateTest, ANewVersionReplacesTheOld) {
+TEST_F(StateTest, TheNewestVersionIsCurrentUntilAnOlderOneIsMadeSo) {
   auto state = open();
-  ASSERT_TRUE(state->put_function(function(*state, "a", "saxpy", "old")).ok());
-  FunctionRecord fresh = function(*state, "a", "saxpy", "new");
-  fresh.files.erase("function.yaml");
+  const FunctionRecord old = function(*state, "a", "saxpy", "old");
+  const FunctionRecord fresh = function(*state, "a", "saxpy", "new");
+  ASSERT_TRUE(state->put_function(old).ok());
   ASSERT_TRUE(state->put_function(fresh).ok());
-  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{fresh});
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{old, fresh}));
+  ASSERT_TRUE(state->make_current("a", "saxpy", old.version).ok());
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{fresh, old}));
+  EXPECT_EQ(state->make_current("a", "saxpy", "other").error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(state->put_function(fresh).ok());
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{old, fresh})) << "deployed again: current again";
+  ASSERT_TRUE(state->remove_version("a", "saxpy", old.version).ok());
+  state.reset();
+  EXPECT_EQ(*open()->functions(), std::vector<FunctionRecord>{fresh});
+}
+
+TEST_F(StateTest, SettingsAndHistoryBelongToTheName) {
+  {
+    auto state = open();
+    ASSERT_TRUE(state->put_function(function(*state, "a", "saxpy", "one")).ok());
+    ASSERT_TRUE(state->put_setting("a", "saxpy", "priority", "3").ok());
+    ASSERT_TRUE(state->put_setting("a", "saxpy", "priority", "4").ok());
+    ASSERT_TRUE(state->put_setting("a", "saxpy", "limits.timeout", "1s").ok());
+    ASSERT_TRUE(state->put_setting("a", "saxpy", "limits.timeout", "").ok());
+    for (int i = 0; i < State::kMostHistory + 20; ++i)
+      ASSERT_TRUE(state->add_history("a", "saxpy", {"now", "set " + std::to_string(i), "v"}).ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->settings("a", "saxpy"), (std::map<std::string, std::string>{{"priority", "4"}}));
+  EXPECT_TRUE(state->settings("b", "saxpy")->empty());
+  const auto history = *state->history("a", "saxpy");
+  ASSERT_EQ(history.size(), static_cast<size_t>(State::kMostHistory));
+  EXPECT_EQ(history.front().what, "set 119");
+  ASSERT_TRUE(*state->remove_function("a", "saxpy"));
+  EXPECT_TRUE(state->settings("a", "saxpy")->empty());
+  EXPECT_TRUE(state->history("a", "saxpy")->empty());
+}
+
+TEST_F(StateTest, AStateOfSchemaOneIsTakenOver) {
+  std::string object;
+  {
+    auto objects = ObjectStore::open(folder_ + "/objects");
+    object = *objects->put(as_bytes_of("old"));
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(
+        database
+            ->execute("CREATE TABLE functions (tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,"
+                      " created_at TEXT NOT NULL, PRIMARY KEY (tenant, name));"
+                      "CREATE TABLE function_files (tenant TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL,"
+                      " object TEXT NOT NULL, PRIMARY KEY (tenant, name, path),"
+                      " FOREIGN KEY (tenant, name) REFERENCES functions ON DELETE CASCADE);"
+                      "CREATE TABLE binaries (age INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE,"
+                      " object TEXT NOT NULL, signatures BLOB NOT NULL);"
+                      "INSERT INTO functions VALUES ('a', 'saxpy', 'v1', 'then');"
+                      "INSERT INTO function_files VALUES ('a', 'saxpy', 'function.yaml', '" +
+                      object + "'); PRAGMA user_version=1")
+            .ok());
+  }
+  auto state = open();
+  const FunctionRecord wanted{"a", "saxpy", "v1", {{"function.yaml", object}}, "then"};
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{wanted});
+  EXPECT_EQ(*state->history("a", "saxpy"), (std::vector<HistoryRecord>{{"then", "deployed", "v1"}}));
+  EXPECT_TRUE(state->objects().has(object));
 }
 
 TEST_F(StateTest, ARecordNeedsItsObjects) {
@@ -175,7 +232,7 @@ TEST_F(StateTest, DeathWithinAChangeLeavesTheOldState) {
     auto database = Database::open(folder_ + "/state.db");
     if (!database.ok()) return false;
     (void)database->atomically([&]() -> Status {
-      if (database->execute("DELETE FROM functions").ok()) _exit(0);
+      if (database->execute("DELETE FROM versions").ok()) _exit(0);
       return {};
     });
     return false;
@@ -193,7 +250,7 @@ TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
   const auto state = State::open(folder_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(state.error().text.find("schema 7, this one knows 1"), std::string::npos) << state.error().text;
+  EXPECT_NE(state.error().text.find("schema 7, this one knows 2"), std::string::npos) << state.error().text;
 }
 
 TEST_F(StateTest, ADamagedDatabaseIsNamed) {

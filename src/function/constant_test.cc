@@ -68,10 +68,9 @@ TEST_F(ConstantTest, NpyFilesMustMatch) {
 }
 
 TEST_F(ConstantTest, SafetensorsAreFoundByName) {
-  const std::string header =
-      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
-      R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
-      R"("c":{"dtype":"F8","shape":[1],"data_offsets":[28,29]}})";
+  const std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"F32","shape":[2,3],"data_offsets":[4,28]},)"
+                             R"("c":{"dtype":"F8","shape":[1],"data_offsets":[28,29]}})";
   const std::string file = safetensors(header, 29);
   buffer_.tensor = "b";
   const auto bytes = read("w.safetensors", file);

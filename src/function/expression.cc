@@ -127,9 +127,9 @@ Outcome call_real(char function, double a, double b, double& out) {
     case kMax:
       return out = std::max(a, b), std::nullopt;
     case kSqrt:
-      return a < 0 ? Outcome(fmt::format("sqrt({})", a)) : (out = std::sqrt(a), std::nullopt);
+      return a < 0 ? Outcome(fmt::format("sqrt({}) is not a number", a)) : (out = std::sqrt(a), std::nullopt);
     case kLog2:
-      return a <= 0 ? Outcome(fmt::format("log2({})", a)) : (out = std::log2(a), std::nullopt);
+      return a <= 0 ? Outcome(fmt::format("log2({}) is not a number", a)) : (out = std::log2(a), std::nullopt);
     default:
       break;
   }

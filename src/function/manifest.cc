@@ -212,6 +212,17 @@ std::string version_of(const Manifest& manifest, const Files& files) {
   return out.hash();
 }
 
+std::set<std::string> files_of(const Manifest& manifest) {
+  std::set<std::string> files{"function.yaml"};
+  for (const ProgramDecl& program : manifest.programs) {
+    files.insert(program.files.begin(), program.files.end());
+    files.insert(program.headers.begin(), program.headers.end());
+  }
+  for (const BufferDecl& buffer : manifest.buffers)
+    if (!buffer.file.empty()) files.insert(buffer.file);
+  return files;
+}
+
 Result<std::string> source_text(const ProgramDecl& program, const Files& files) {
   std::string source;
   for (const std::string& name : program.files) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -174,6 +175,9 @@ bool is_identifier(std::string_view name);
 
 /// [a-z0-9][a-z0-9._-]{0,62}
 bool is_function_name(std::string_view name);
+
+/// The files that the manifest names, and itself: what is kept of a folder.
+std::set<std::string> files_of(const Manifest& manifest);
 
 /// The text a compiler gets for `program`: its files in order, each behind a `#line`.
 Result<std::string> source_text(const ProgramDecl& program, const Files& files);

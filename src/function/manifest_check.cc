@@ -49,8 +49,19 @@ void ManifestReader::check_accesses() {
     // Only now: a kernel does not read what it writes itself.
     for (const ArgumentDecl* argument : seen) is_written[argument->buffer] |= argument->access != Access::kIn;
   }
-  for (const RepeatDecl& repeat : manifest_.repeats) {
-    if (repeat.until) is_read[repeat.until->buffer] = true;
+  for (size_t r = 0; r < manifest_.repeats.size(); ++r) {
+    const RepeatDecl& repeat = manifest_.repeats[r];
+    if (repeat.until) {
+      const BufferDecl& buffer = manifest_.buffers[repeat.until->buffer];
+      is_read[repeat.until->buffer] = true;
+      if (buffer.role == Role::kConstant || buffer.role == Role::kInput)
+        mistakes_.error(*repeat_places_[r], fmt::format("until looks at {} '{}', which never changes; look at what a "
+                                                        "kernel writes",
+                                                        name_of(buffer.role), buffer.name));
+      else if (!is_written[repeat.until->buffer] && !buffer.zero)
+        mistakes_.warning(*repeat_places_[r],
+                          fmt::format("until looks at '{}', which no kernel writes; write it in check", buffer.name));
+    }
     // What is written under one name may be read under the other.
     for (const auto& [one, two] : repeat.swaps) {
       is_read[one] = is_read[two] = is_read[one] | is_read[two];
@@ -59,7 +70,7 @@ void ManifestReader::check_accesses() {
   }
   for (size_t i = 0; i < count; ++i) {
     const BufferDecl& buffer = manifest_.buffers[i];
-    if (buffer.role == Role::kOutput && !is_written[i])
+    if (buffer.role == Role::kOutput && !is_written[i] && !has_lost_arguments_)
       mistakes_.error(*buffer_places_[i],
                       fmt::format("no kernel writes output '{}'; pass it as out or inout", buffer.name));
     else if (!is_read[i] && !is_written[i] && !mistakes_.any_error())  // after an error it may only look unused
@@ -140,6 +151,8 @@ void ManifestReader::check_used_names() {
     for (const Expression& size : kernel.local) use(size);
     for (const ArgumentDecl& argument : kernel.arguments)
       for (const auto* one : {&argument.value, &argument.offset, &argument.count}) maybe(*one);
+    maybe(kernel.flops);
+    maybe(kernel.bytes);
   }
   for (const FillDecl& fill : manifest_.fills)
     for (const auto* one : {&fill.value, &fill.offset, &fill.count}) maybe(*one);
@@ -168,6 +181,11 @@ void ManifestReader::check_plans() {
     if (where.repeat) at = repeat_places_[static_cast<size_t>(where.repeat - manifest_.repeats.data())];
     mistakes_.add(at->line, at->column, is_warning, fmt::format("{}{}", when, text));
   };
+  // Without a default for everything, what is tried first is a guess.
+  const bool is_guess =
+      std::any_of(manifest_.dims.begin(), manifest_.dims.end(), [](const DimDecl& dim) { return !dim.value; }) ||
+      std::any_of(manifest_.params.begin(), manifest_.params.end(),
+                  [](const ParamDecl& param) { return !param.value; });
   struct Trial {
     Corner corner;
     bool is_warning;
@@ -175,7 +193,7 @@ void ManifestReader::check_plans() {
   };
   std::set<std::string> told;
   for (const Trial& trial :
-       {Trial{Corner::kDefault, false, ""}, Trial{Corner::kSmallest, true, "at the smallest dims and params: "},
+       {Trial{Corner::kDefault, is_guess, ""}, Trial{Corner::kSmallest, true, "at the smallest dims and params: "},
         Trial{Corner::kLargest, true, "at the largest dims and params: "}}) {
     const Binding binding = corner_of(manifest_, trial.corner);
     PlanPlace where;

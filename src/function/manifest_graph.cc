@@ -50,7 +50,7 @@ bool ManifestReader::is_free_name(const YamlNode& key, std::string_view what) {
     mistakes_.error(key,
                     fmt::format("{} '{}': this is a function of expressions; choose another name", what, key.text));
   else if (manifest_.dim(key.text) || manifest_.param(key.text))
-    mistakes_.error(key, fmt::format("{} '{}': there is a dim of this name; choose another", what, key.text));
+    mistakes_.error(key, fmt::format("{} '{}': a dim or param has this name; choose another", what, key.text));
   else
     return true;
   return false;
@@ -93,12 +93,17 @@ void ManifestReader::read_dim(const YamlNode& key, const YamlNode& node) {
     if (mistakes_.errors() != errors_before) {
       // What is out of range was told; more about it would only repeat it.
     } else if (dim.max / dim.multiple_of * dim.multiple_of < dim.min) {
-      mistakes_.error(node, fmt::format("dim {}: nothing from {} to {} is a multiple of {}; widen the range",
-                                        shown(key.text), dim.min, dim.max, dim.multiple_of));
+      mistakes_.error(
+          node, dim.min > dim.max
+                    ? fmt::format("dim {}: min {} is above max {}; widen the range", shown(key.text), dim.min, dim.max)
+                    : fmt::format("dim {}: nothing from {} to {} is a multiple of {}; widen the "
+                                  "range",
+                                  shown(key.text), dim.min, dim.max, dim.multiple_of));
     } else if (dim.value && (*dim.value < dim.min || *dim.value > dim.max || *dim.value % dim.multiple_of != 0)) {
-      mistakes_.error(*node.find("default"),
-                      fmt::format("dim {}: the default {} is not a multiple of {} from {} to {}", shown(key.text),
-                                  *dim.value, dim.multiple_of, dim.min, dim.max));
+      mistakes_.error(
+          *node.find("default"),
+          fmt::format("dim {}: the default {} is not {}from {} to {}; choose another", shown(key.text), *dim.value,
+                      dim.multiple_of == 1 ? "" : fmt::format("a multiple of {} ", dim.multiple_of), dim.min, dim.max));
     }
   }
   if (!is_named) return;
@@ -311,7 +316,8 @@ bool ManifestReader::names_are_known(const YamlNode& node, const Expression& exp
                         scope.what, name));
     } else if (scope.fixed_only) {
       refuse(fmt::format("{} of a constant names the param '{}'; use numbers and fixed dims", scope.what, name));
-    } else if (is_float(param->dtype) && !scope.floats) {
+    } else if ((is_float(param->dtype) || param->dtype == Dtype::kBool) && !scope.floats &&
+               !(scope.any_integer_param && param->dtype == Dtype::kBool)) {
       refuse(fmt::format("{} is whole, but names '{}', which is {}; use an integer param", scope.what, name,
                          name_of(param->dtype)));
     } else if (!scope.floats && !scope.any_integer_param && (!param->min || !param->max)) {

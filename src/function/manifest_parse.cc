@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "base/units.h"
 #include "function/manifest_reader.h"
@@ -62,8 +63,10 @@ bool is_driver_name(std::string_view name) {
 }  // namespace
 
 std::string shown(std::string_view text) {
-  constexpr size_t kLongest = 64;
-  return text.size() <= kLongest ? fmt::format("'{}'", text) : fmt::format("'{}…'", text.substr(0, kLongest));
+  size_t longest = 64;
+  if (text.size() <= longest) return fmt::format("'{}'", text);
+  while (longest > 0 && (static_cast<unsigned char>(text[longest]) & 0xc0) == 0x80) --longest;  // whole characters
+  return fmt::format("'{}…'", text.substr(0, longest));
 }
 
 void Mistakes::add(int line, int column, bool is_warning, std::string text) {
@@ -73,7 +76,7 @@ void Mistakes::add(int line, int column, bool is_warning, std::string text) {
     ++left_out_;
     return;
   }
-  all_.push_back({std::string(kManifestFile), line, column, is_warning, std::move(text)});
+  all_.push_back({std::string(kManifestFile), line, column, is_warning, printable(text)});
 }
 
 std::vector<Mistake> Mistakes::take() {

@@ -24,6 +24,8 @@ class Mistakes {
   void add(int line, int column, bool is_warning, std::string text);
   bool any_error() const { return has_error_; }
   size_t errors() const { return errors_; }
+  /// What is told from here on is only counted: spare the work of making it good.
+  bool is_full() const { return all_.size() == kMost; }
   /// In order of place.
   std::vector<Mistake> take();
 
@@ -110,6 +112,7 @@ class ManifestReader {
   void read_kernel(const YamlNode& node);
   void read_argument(const YamlNode& node, KernelDecl& kernel);
   void read_view(const YamlNode& node, std::optional<Expression>& offset, std::optional<Expression>& count);
+  std::optional<Expression> read_scalar(const YamlNode& node, Dtype dtype, std::string_view what);
   void read_fill(const YamlNode& node);
   void read_repeat(const YamlNode& node);
   void read_rounds(const YamlNode& node, RepeatDecl& repeat);
@@ -137,6 +140,7 @@ class ManifestReader {
   std::vector<std::vector<const YamlNode*>> argument_places_;  // by kernel
   std::unordered_map<std::string, uint32_t> buffer_index_;     // by name: graphs have thousands
   size_t tensors_ = 0;
+  bool has_lost_arguments_ = false;     // some were wrong and are not in their kernels
   std::vector<uint32_t> open_repeats_;  // those that what is read stands in, outermost first
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/suggest.h"
 #include "function/manifest_reader.h"
@@ -26,7 +27,7 @@ void ManifestReader::read_step(const YamlNode& node) {
 }
 
 void ManifestReader::read_kernel(const YamlNode& node) {
-  refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args", "flops", "bytes"}, {});
+  refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args", "flops", "bytes", "repeat", "fill"}, {});
   KernelDecl kernel;
   kernel.line = node.line;
   kernel.column = node.column;
@@ -66,7 +67,8 @@ std::optional<uint32_t> ManifestReader::read_buffer_name(const YamlNode& node, s
   if (!name) return std::nullopt;
   if (const auto known = buffer_index_.find(*name); known != buffer_index_.end()) return known->second;
   std::vector<std::string> known;
-  for (const BufferDecl& buffer : manifest_.buffers) known.push_back(buffer.name);
+  if (!mistakes_.is_full())
+    for (const BufferDecl& buffer : manifest_.buffers) known.push_back(buffer.name);
   const std::string hint = did_you_mean(*name, known);
   mistakes_.error(node,
                   fmt::format("there is no buffer {}{}", shown(*name), hint.empty() ? "; add it under buffers" : hint));
@@ -88,9 +90,15 @@ void ManifestReader::read_view(const YamlNode& node, std::optional<Expression>& 
 void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
   constexpr std::string_view kForms =
       "write {in: b}, {out: b}, {inout: b}, {in: b, offset: e, count: e}, {DTYPE: expression} or {local: bytes}";
+  const bool lost_before = std::exchange(has_lost_arguments_, true);  // until it is kept
   if (!node.is_map() || node.children.empty())
     return mistakes_.error(node, fmt::format("an argument is {}; {}", node.kind_name(), kForms));
-  const YamlNode &key = node.children[0], &value = node.children[1];
+  // JSON writers put keys in any order.
+  size_t at = 0;
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2)
+    for (std::string_view access : {"in", "out", "inout"})
+      if (node.children[i].text == access) at = i;
+  const YamlNode &key = node.children[at], &value = node.children[at + 1];
   ArgumentDecl argument;
   const auto dtype = dtype_of(key.text);
   const bool is_buffer = key.text == "in" || key.text == "out" || key.text == "inout";
@@ -109,8 +117,7 @@ void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
   } else if (dtype) {
     argument.kind = ArgumentDecl::Kind::kScalar;
     argument.dtype = *dtype;
-    argument.value = read_expression(
-        value, {.what = "a scalar", .any_integer_param = true, .floats = is_float(*dtype), .is_size = false});
+    argument.value = read_scalar(value, *dtype, "a scalar");
   } else {
     std::vector<std::string> known = dtype_names();
     known.insert(known.end(), {"in", "out", "inout", "local"});
@@ -119,8 +126,15 @@ void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
                                             hint.empty() ? fmt::format("; {}", kForms) : hint));
   }
   if (!is_buffer && !argument.value) argument.value = Expression::constant(1);
+  has_lost_arguments_ = lost_before;
   kernel.arguments.push_back(std::move(argument));
   argument_places_.back().push_back(&key);
+}
+
+std::optional<Expression> ManifestReader::read_scalar(const YamlNode& node, Dtype dtype, std::string_view what) {
+  if (dtype == Dtype::kBool && node.is_scalar() && !node.quoted && (node.text == "true" || node.text == "false"))
+    return Expression::constant(node.text == "true");
+  return read_expression(node, {.what = what, .any_integer_param = true, .floats = is_float(dtype), .is_size = false});
 }
 
 void ManifestReader::read_fill(const YamlNode& node) {
@@ -136,8 +150,7 @@ void ManifestReader::read_fill(const YamlNode& node) {
   if (decl.role == Role::kConstant || decl.role == Role::kInput)
     mistakes_.error(*node.find("fill"),
                     fmt::format("{} '{}' is never written; fill scratch or an output", name_of(decl.role), decl.name));
-  fill.value = read_expression(
-      *value, {.what = "a value", .any_integer_param = true, .floats = is_float(decl.dtype), .is_size = false});
+  fill.value = read_scalar(*value, decl.dtype, "a value");
   if (!fill.value) fill.value = Expression::constant(0);
   read_view(node, fill.offset, fill.count);
   manifest_.steps.push_back({StepDecl::Kind::kFill, static_cast<uint32_t>(manifest_.fills.size())});

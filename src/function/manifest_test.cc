@@ -201,7 +201,7 @@ TEST(Manifest, RefusesOddDims) {
   expect_mistake("k: 16", "sequence_id: 16", "reserved");
   expect_mistake("k: 16", "min: 16", "is a function of expressions");
   expect_mistake("max: 4096, ", "", "dim 'n' has no 'max'");
-  expect_mistake("default: 1024, min: 1,", "default: 1024, min: 5000,", "nothing from 5000 to 4096");
+  expect_mistake("default: 1024, min: 1,", "default: 1024, min: 5000,", "min 5000 is above max 4096");
   expect_mistake("default: 1024, min: 1,", "default: 1023, min: 1,",
                  "the default 1023 is not a multiple of 4 from 1 to 4096");
   expect_mistake("default: 1024, min: 1,", "default: 8192, min: 1,", "the default 8192");
@@ -225,7 +225,7 @@ TEST(Manifest, RefusesOddParams) {
   expect_mistake("default: 3, min: 1, max: 8", "default: 9, min: 1, max: 8", "the default 9 is not between");
   expect_mistake("default: 3, min: 1, max: 8", "default: 3, min: 9, max: 8", "max 8 is below min 9");
   expect_mistake("default: 3, min: 1, max: 8", "default: 3, min: 1", "has no bounds; give it min and max");
-  expect_mistake("alpha: {", "n: {", "there is a dim of this name");
+  expect_mistake("alpha: {", "n: {", "a dim or param has this name");
   expect_mistake("alpha: {", "priority: {", "reserved");
 }
 
@@ -270,7 +270,7 @@ TEST(Manifest, RefusesOddKernels) {
   expect_mistake("{uint32: n}", "{uint33: n}", "did you mean 'uint32'?");
   expect_mistake("{uint32: n}", "{uint32: alpha}", "is whole, but names 'alpha'");
   expect_mistake("{uint32: n}", "{int8: n}", "'n' is 1024, which does not fit int8");
-  expect_mistake("{uint32: n}", "{uint32: n, in: x}", "an argument has 2 keys");
+  expect_mistake("{uint32: n}", "{uint32: n, in: x}", "an argument has no key 'uint32'");
   expect_mistake("{uint32: n}", "n", "an argument is a single value");
   expect_mistake("{uint32: n}", "{uint32: 1.5}", "1.5 is not whole");
   expect_mistake("{local: 4 * k}", "{local: 0}", "local memory is 0");

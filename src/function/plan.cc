@@ -85,7 +85,7 @@ Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Name
     if (launch.global[i] % launch.local[i] != 0)
       return problem(
           fmt::format("its local size {} does not divide its global size {}; write global: "
-                      "[round_up({}, {})] and test the id in the kernel",
+                      "[\"round_up({}, {})\"] and test the id in the kernel",
                       launch.local[i], launch.global[i], kernel.global[i].text(), kernel.local[i].text()));
   }
   return {};
@@ -140,7 +140,7 @@ Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, const 
   }
   QUERN_TRY(plan_steps(manifest, binding, plan, place));
   place = {};
-  QUERN_TRY(plan_memory(manifest, limits, plan));
+  QUERN_TRY(plan_memory(manifest, limits, plan, place));
   return plan;
 }
 

@@ -26,7 +26,7 @@ Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Name
 /// Launches, fills and repeats of all steps, in order.
 Status plan_steps(const Manifest& manifest, const Binding& binding, Plan& plan, PlanPlace& place);
 /// Levels, lifetimes and places.
-Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan);
+Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan, PlanPlace& place);
 
 /// Names that stand for dims, params and the numbers of the rounds around a step.
 Names names_in(const Manifest& manifest, const Binding& binding,

@@ -138,11 +138,14 @@ class Placed {
   }
 
   /// The lowest offset in `arena` where `buffer` meets nobody.
-  uint64_t lowest(uint32_t buffer, uint32_t arena, const std::vector<Placement::Place>& places) {
+  uint64_t lowest(uint32_t buffer, uint32_t arena, const std::vector<Placement::Place>& places, uint64_t end) {
+    // Thousands of buffers that all live at the same time could take minutes: from some point on they are stacked.
+    if (looked_at_ > kMostLooks) return end;
     taken_.clear();
     ++mark_;
     const PlannedBuffer& life = plan_.buffers[buffer];
     each_slice(buffer, [&](std::vector<uint32_t>& slice) {
+      looked_at_ += slice.size();
       for (const uint32_t other : slice) {
         if (marks_[other] == mark_ || places[other].arena != arena) continue;
         marks_[other] = mark_;
@@ -161,6 +164,7 @@ class Placed {
 
  private:
   static constexpr size_t kSlice = 16;  // steps
+  static constexpr uint64_t kMostLooks = 20'000'000;
 
   template <class F>
   void each_slice(uint32_t buffer, F&& work) {
@@ -172,7 +176,7 @@ class Placed {
   const std::vector<uint64_t>& sizes_;
   std::vector<std::vector<uint32_t>> slices_;
   std::vector<uint64_t> marks_;
-  uint64_t mark_ = 0;
+  uint64_t mark_ = 0, looked_at_ = 0;
   std::vector<std::pair<uint64_t, uint64_t>> taken_;
 };
 
@@ -195,7 +199,7 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
     Placement::Place& at = placement.places[buffer];
     for (at.arena = 0;; ++at.arena) {
       if (at.arena == placement.arenas.size()) placement.arenas.push_back(0);
-      at.offset = placed.lowest(buffer, at.arena, placement.places);
+      at.offset = placed.lowest(buffer, at.arena, placement.places, placement.arenas[at.arena]);
       // One that is too large for any arena has one of its own: the device refuses it, with the numbers.
       if (at.offset + sizes[buffer] <= limits.max_allocation_bytes || placement.arenas[at.arena] == 0) break;
     }
@@ -221,10 +225,11 @@ uint64_t peak_of_scratch(const Plan& plan) {
 
 uint64_t Placement::bytes() const { return std::accumulate(arenas.begin(), arenas.end(), uint64_t{0}); }
 
-Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan) {
+Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan, PlanPlace& place_of_error) {
   for (const PlannedRepeat& repeat : plan.repeats)
     for (const auto& [one, two] : repeat.swaps)
-      if (plan.buffers[one].size_bytes != plan.buffers[two].size_bytes)
+      if (place_of_error = {.repeat = &manifest.repeats[repeat.repeat]};
+          plan.buffers[one].size_bytes != plan.buffers[two].size_bytes)
         return invalid(fmt::format("{}: swap of '{}' and '{}', which have {} and {} bytes; make them alike",
                                    manifest.name, manifest.buffers[one].name, manifest.buffers[two].name,
                                    plan.buffers[one].size_bytes, plan.buffers[two].size_bytes));

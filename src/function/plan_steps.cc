@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "function/plan_builder.h"
 
@@ -16,7 +17,9 @@ using Rounds = std::vector<std::pair<uint32_t, int64_t>>;
 Result<Scalar> value_of(const Expression& expression, Dtype dtype, const Names& names) {
   if (is_float(dtype)) {
     QUERN_TRY(const double value, expression.real(names));
-    return *scalar_of(dtype, value);
+    const Scalar scalar = *scalar_of(dtype, value);
+    if (std::isfinite(number_of(scalar))) return scalar;
+    return invalid(fmt::format("'{}' is {}, which does not fit {}", expression.text(), value, name_of(dtype)));
   }
   QUERN_TRY(const int64_t value, expression.whole(names));
   if (auto scalar = scalar_of(dtype, value)) return *scalar;
@@ -107,14 +110,17 @@ class StepPlanner {
   }
 
   Status add_step(PlannedStep::Kind kind, size_t index) {
-    if (plan_.steps.size() == kMostLaunches)
-      return problem(
-          fmt::format("more than {} kernels when its rounds are written out; rounds that use their index are "
-                      "planned one by one, so do less of them",
-                      kMostLaunches));
+    if (plan_.steps.size() == kMostLaunches) return too_many();
     const auto at = static_cast<uint32_t>(plan_.steps.size());
     plan_.steps.push_back({kind, static_cast<uint32_t>(index), at + 1, 0});
     return {};
+  }
+
+  Error too_many() const {
+    return problem(
+        fmt::format("more than {} kernels or rounds when its rounds are written out; rounds that use their index are "
+                    "planned one by one, so do less of them",
+                    kMostLaunches));
   }
 
   Status add_zero(uint32_t buffer) {
@@ -294,6 +300,9 @@ class StepPlanner {
     QUERN_TRY(add_step(PlannedStep::Kind::kRepeat, index));
     plan_.repeats.emplace_back();
     const int64_t variants = decl.uses_index ? rounds : 1;
+    // Rounds without a step cost time too.
+    written_out_ += static_cast<uint64_t>(variants);
+    if (written_out_ > kMostLaunches) return too_many();
     for (int64_t round = 0; round < variants; ++round) {
       rounds_.emplace_back(decl_index, round);
       repeat.bodies.push_back(static_cast<uint32_t>(plan_.steps.size()));
@@ -342,6 +351,7 @@ class StepPlanner {
   PlanPlace& place_;
   Rounds rounds_;
   Names names_;
+  uint64_t written_out_ = 0;
 };
 
 const Expression& expression_of(const Manifest& manifest, const Plan::Slot& slot, PlanPlace& place) {

@@ -237,10 +237,12 @@ Task<Connection::Then> Connection::serve() {
         invalid(fmt::format("request: a body of {} bytes, and at most {} are taken", length, limits_.body_bytes)),
         413));
   const bool is_put = route_.endpoint == Endpoint::kFunction && head_.method == Method::kPut;
-  if ((is_put || route_.endpoint == Endpoint::kInfer) && !head_.content_length)
+  const bool is_patch = route_.endpoint == Endpoint::kFunction && head_.method == Method::kPatch;
+  if ((is_put || is_patch || route_.endpoint == Endpoint::kInfer) && !head_.content_length)
     co_return co_await answer_failure(Failure(invalid("header Content-Length: missing"), 411));
   if (route_.endpoint == Endpoint::kInfer) co_return co_await infer(*tenant);
   if (is_put) co_return co_await deploy(*tenant);
+  if (is_patch) co_return co_await change(*tenant);
   co_return co_await answer_now_or_fail(tenant);
 }
 

@@ -108,6 +108,7 @@ class Connection {
                                       uint64_t binary_length);
   Task<Then> answer_call(const daemon::Function& function, Time asked);
   Task<Then> deploy(const daemon::Tenant& tenant);
+  Task<Then> change(const daemon::Tenant& tenant);
 
   // Constant after construction.
   Shard& shard_;

@@ -77,6 +77,19 @@ class FakeDaemon : public daemon::Daemon {
     if (name == "echo") return {};
     return not_found("function " + std::string(name) + ": there is none");
   }
+  Result<daemon::History> history(const daemon::Tenant& tenant, std::string_view name) const override {
+    QUERN_TRY(const auto function, find(tenant, name, ""));
+    return daemon::History{{{function->version, "then", true}}, {{"then", "deployed", function->version}}};
+  }
+  Result<daemon::FunctionRef> rollback(const daemon::Tenant& tenant, std::string_view name,
+                                       std::string_view version) override {
+    return find(tenant, name, version);
+  }
+  Result<daemon::FunctionRef> set(const daemon::Tenant& tenant, std::string_view name,
+                                  const std::map<std::string, std::string>& changes) override {
+    for (const auto& [path, value] : changes) QUERN_TRY(change_setting(Settings{}, path, value));
+    return find(tenant, name, "");
+  }
   Status admits(const daemon::Tenant&, Duration* retry_after) const override {
     if (!refusal) return {};
     *retry_after = Duration::millis(2500);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/functions.h"
 
+#include <fmt/format.h>
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "base/hash.h"
@@ -58,6 +61,35 @@ json::object summary_json(const daemon::Function& function) {
           {"created_at", function.created_at}};
 }
 
+json::object settings_json(const Settings& settings) {
+  json::object limits = {{"timeout", to_string(settings.timeout)}};
+  limits["device_time"] = to_string(settings.device_time.value_or(settings.timeout));
+  if (settings.memory_bytes) limits["memory_bytes"] = *settings.memory_bytes;
+  json::object out = {{"priority", settings.priority}, {"limits", std::move(limits)}};
+  json::object quota, time, slo;
+  if (settings.time_request) time["request"] = *settings.time_request;
+  if (settings.time_limit) time["limit"] = *settings.time_limit;
+  if (!time.empty()) quota["time"] = std::move(time);
+  if (settings.units) quota["units"] = *settings.units;
+  if (!quota.empty()) out["quota"] = std::move(quota);
+  if (settings.slo_latency) {
+    slo["latency"] = to_string(*settings.slo_latency);
+    slo["percentile"] = settings.slo_percentile;
+    out["slo"] = std::move(slo);
+  }
+  return out;
+}
+
+json::object history_json(const std::string& name, const daemon::History& history) {
+  json::array versions, items;
+  for (const auto& one : history.versions)
+    versions.push_back(json::object{
+        {"version", short_version(one.version)}, {"created_at", one.created_at}, {"current", one.is_current}});
+  for (const auto& item : history.items)
+    items.push_back(json::object{{"at", item.at}, {"what", item.what}, {"version", short_version(item.version)}});
+  return {{"name", name}, {"versions", std::move(versions)}, {"history", std::move(items)}};
+}
+
 json::object details_json(const daemon::Function& function) {
   const Manifest& manifest = function.manifest;
   json::object out = summary_json(function);
@@ -89,17 +121,15 @@ json::object details_json(const daemon::Function& function) {
   json::array drivers;
   for (const ProgramDecl& program : manifest.programs) drivers.emplace_back(program.driver);
   out["drivers"] = std::move(drivers);
-  const Settings& settings = manifest.settings;
-  json::object limits = {{"timeout", to_string(settings.timeout)}};
-  limits["device_time"] = to_string(settings.device_time.value_or(settings.timeout));
-  if (settings.memory_bytes) limits["memory_bytes"] = *settings.memory_bytes;
-  out["settings"] = json::object{{"priority", settings.priority}, {"limits", std::move(limits)}};
+  out["settings"] = settings_json(function.settings());
   return out;
 }
 
-json::object model_json(const daemon::Function& function) {
+json::object model_json(const daemon::Function& function, const daemon::History& history) {
+  json::array versions;
+  for (const auto& one : history.versions) versions.emplace_back(short_version(one.version));
   return {{"name", function.name},
-          {"versions", json::array{short_version(function.version)}},
+          {"versions", std::move(versions)},
           {"platform", "quern_graph"},
           {"inputs", tensors_json(function.manifest, Role::kInput)},
           {"outputs", tensors_json(function.manifest, Role::kOutput)}};
@@ -156,6 +186,37 @@ JsonAnswer answer_deployed(const daemon::Deployed& deployed) {
   return {deployed.is_new ? 201 : 200, json::serialize(out)};
 }
 
+Answer answer_changed(Front& front, const daemon::Tenant& tenant, const Route& route, std::string_view body) {
+  if (!route.version.empty())
+    return Failure(
+        invalid("function " + route.name + ": settings are those of all versions; leave out the @" + route.version));
+  boost::system::error_code problem;
+  const json::value parsed = json::parse({body.data(), body.size()}, problem);
+  const auto wrong = [](std::string_view what) {
+    return Failure(invalid(fmt::format("settings: {}; send {{\"limits.timeout\": \"2s\", \"priority\": 3}}", what)));
+  };
+  if (problem) return wrong("the body is no JSON");
+  if (!parsed.is_object()) return wrong("the body is no object");
+  std::map<std::string, std::string> changes;
+  for (const auto& item : parsed.get_object()) {
+    const std::string path(item.key());
+    if (item.value().is_string())
+      changes[path] = item.value().get_string();
+    else if (item.value().is_null())
+      changes[path] = "";
+    else if (item.value().is_number())
+      changes[path] = json::serialize(item.value());
+    else
+      return wrong(fmt::format("'{}' is neither text nor a number", path.substr(0, 64)));
+  }
+  if (changes.empty()) return wrong("nothing is to be changed");
+  const auto function = front.daemon.set(tenant, route.name, changes);
+  if (!function.ok()) return Failure(function.error());
+  json::object out = summary_json(**function);
+  out["settings"] = settings_json((*function)->settings());
+  return ok(out);
+}
+
 Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, const Route& route) {
   daemon::Daemon& daemon = front.daemon;
   switch (route.endpoint) {
@@ -191,11 +252,19 @@ Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, con
     if (Status status = daemon.remove(*tenant, route.name); !status.ok()) return Failure(std::move(status).error());
     return ok({{"removed", route.name}});
   }
+  if (route.endpoint == Endpoint::kRollback) {
+    const auto function = daemon.rollback(*tenant, route.name, route.version);
+    if (!function.ok()) return Failure(function.error());
+    return ok(summary_json(**function));
+  }
+  const auto history = daemon.history(*tenant, route.name);
+  if (!history.ok()) return Failure(history.error());
+  if (route.endpoint == Endpoint::kHistory) return ok(history_json(route.name, *history));
   Result<daemon::FunctionRef> function = daemon.find(*tenant, route.name, route.version);
   if (!function.ok()) return Failure(std::move(function).error());
   switch (route.endpoint) {
     case Endpoint::kModel:
-      return ok(model_json(**function));
+      return ok(model_json(**function, *history));
     case Endpoint::kModelReady:
       if (!daemon.is_ready()) return Failure(unavailable("function " + route.name + ": no device is up"));
       return ok({{"name", route.name}, {"ready", true}});

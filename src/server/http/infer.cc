@@ -234,4 +234,22 @@ Task<Connection::Then> Connection::deploy(const daemon::Tenant& tenant) {
   co_return co_await answer_json(answer.status, answer.json, {});
 }
 
+Task<Connection::Then> Connection::change(const daemon::Tenant& tenant) {
+  constexpr uint64_t kMostBytes = 64 * 1024;
+  const uint64_t length = *head_.content_length;
+  if (length > kMostBytes)
+    co_return co_await answer_failure(
+        Failure(invalid(fmt::format("settings: {} bytes, and at most {} are taken", length, kMostBytes)), 413));
+  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
+  if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
+  std::string body(length, '\0');
+  asio::mutable_buffer rest(body.data(), body.size());
+  if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
+  filled_ = taken_ = 0;
+  Answer answer = answer_changed(front_, tenant, route_, body);
+  if (auto* failure = std::get_if<Failure>(&answer)) co_return co_await answer_failure(std::move(*failure));
+  const auto& json = std::get<JsonAnswer>(answer);
+  co_return co_await answer_json(json.status, json.json, {});
+}
+
 }  // namespace quern::server

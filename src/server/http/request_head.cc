@@ -44,6 +44,9 @@ class Parser : public http::basic_parser<true> {
       case http::verb::put:
         head_.method = Method::kPut;
         break;
+      case http::verb::patch:
+        head_.method = Method::kPatch;
+        break;
       case http::verb::delete_:
         head_.method = Method::kDelete;
         break;

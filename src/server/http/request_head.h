@@ -8,7 +8,7 @@
 
 namespace quern::server {
 
-enum class Method : uint8_t { kGet, kHead, kPost, kPut, kDelete, kOther };
+enum class Method : uint8_t { kGet, kHead, kPost, kPut, kPatch, kDelete, kOther };
 
 /// The head of an HTTP/1.x request, as far as we look at it. Views into the bytes it was read from.
 struct RequestHead {

@@ -53,7 +53,7 @@ Failure unknown_path(std::string_view path) {
   if (b != std::string_view::npos) {
     const std::string name(path.substr(b + 1, path.find('/', b + 1) - b - 1));
     for (const char* rest : {"", "/ready", "/infer"}) known.push_back("/v2/models/" + name + rest);
-    known.push_back("/v1/functions/" + name);
+    for (const char* rest : {"", "/history", "/rollback"}) known.push_back("/v1/functions/" + name + rest);
   }
   return Failure(not_found(fmt::format("path {}: there is none{}", path.substr(0, 128), did_you_mean(path, known))));
 }
@@ -63,8 +63,10 @@ std::optional<Failure> allow(Method method, std::string_view path, Endpoint endp
   std::string_view allowed = "GET, HEAD";
   bool fits = reads;
   if (endpoint == Endpoint::kInfer) allowed = "POST", fits = method == Method::kPost;
+  if (endpoint == Endpoint::kRollback) allowed = "POST", fits = method == Method::kPost;
   if (endpoint == Endpoint::kFunction)
-    allowed = "GET, HEAD, PUT, DELETE", fits = reads || method == Method::kPut || method == Method::kDelete;
+    allowed = "GET, HEAD, PUT, PATCH, DELETE",
+    fits = reads || method == Method::kPut || method == Method::kPatch || method == Method::kDelete;
   if (fits) return std::nullopt;
   Failure failure(invalid(fmt::format("path {}: takes {}", path.substr(0, 128), allowed)), 405);
   failure.allow = allowed;
@@ -105,8 +107,6 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
   }
   const bool is_model = is(0, "v2") && is(1, "models"), is_function = is(0, "v1") && is(1, "functions");
   if ((!is_model && !is_function) || count < 3 || parts[2].empty()) return unknown_path(path);
-  if (is_function && count > 3) return unknown_path(path);
-
   const auto malformed = [&] {
     return Failure(invalid(fmt::format("path {}: a % must be followed by two hex digits", path.substr(0, 128))));
   };
@@ -126,7 +126,12 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     into.version = std::move(version);
     rest = 5;
   }
-  if (is_function) return found(Endpoint::kFunction);
+  if (is_function) {
+    if (count == 3) return found(Endpoint::kFunction);
+    if (count == 4 && is(3, "history")) return found(Endpoint::kHistory);
+    if (count == 4 && is(3, "rollback")) return found(Endpoint::kRollback);
+    return unknown_path(path);
+  }
   if (rest == count) return found(Endpoint::kModel);
   if (rest + 1 == count && is(rest, "ready")) return found(Endpoint::kModelReady);
   if (rest + 1 == count && is(rest, "infer")) return found(Endpoint::kInfer);

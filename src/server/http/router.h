@@ -18,6 +18,8 @@ enum class Endpoint : uint8_t {
   kInfer,       ///< …/infer
   kFunctions,   ///< /v1/functions
   kFunction,    ///< /v1/functions/NAME
+  kHistory,     ///< …/history
+  kRollback,    ///< …/rollback
   kDevices,     ///< /v1/devices
   kCounters,    ///< /v1/counters
 };
