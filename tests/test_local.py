@@ -379,7 +379,6 @@ class FolderWatch:
 
 
 @needs_compiler
-@pytest.mark.xfail(reason="run and check do not handle SIGINT and SIGTERM yet", raises=AssertionError)
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_leaves_nothing(tmp_path, sent):
     made, run_made = FolderWatch(tmp_path), FolderWatch("/dev/shm")

@@ -67,10 +67,13 @@ def test_versions_can_be_called_and_rolled_back(server):
     assert (answer.status, answer.json["version"]) == (200, two)
     assert works(server) == two
     answer = server.request("POST", "/v1/functions/copy/rollback")
-    assert answer.json["version"] == three, "back to what was current before"
-    answer = server.request("POST", f"/v1/functions/copy%40{one}/rollback")
+    assert answer.json["version"] == one, "twice back"
+    assert_error(server.request("POST", "/v1/functions/copy/rollback"), 409, "conflict", "no older version")
+    answer = server.request("POST", f"/v1/functions/copy%40{three}/rollback")
+    assert answer.json["version"] == three
+    answer = server.request("POST", f"/v1/functions/copy@{one}/rollback")
     assert answer.json["version"] == one
-    assert [item["what"] for item in history(server)["history"]] == ["rolled back"] * 3 + ["deployed"] * 3
+    assert [item["what"] for item in history(server)["history"]] == ["rolled back"] * 4 + ["deployed"] * 3
 
     assert_error(server.request("POST", f"/v1/functions/copy@{one}/rollback"), 409, "conflict", "is the current one")
     assert_error(server.request("POST", "/v1/functions/copy@123456789/rollback"), 404, "not_found", "stored are", one)
@@ -145,7 +148,8 @@ def test_a_lower_timeout_holds_at_once(server):
 
 
 def objects(server):
-    return sorted(path.name for path in (server.state / "objects").rglob("*") if path.is_file() and len(path.name) == 64)
+    names = [path.name for path in (server.state / "objects").rglob("*") if path.is_file()]
+    return sorted(name for name in names if len(name) == 64)
 
 
 def test_old_versions_and_their_objects_are_collected(server):
@@ -242,7 +246,7 @@ def test_what_fits_no_device_is_refused_when_it_is_deployed(make_server):
     text = copy_files()["function.yaml"]
     large = text.replace(b"min: 1,", b"min: 1048577,").replace(b"default: 1024", b"default: 1048577")
     answer = server.deploy("copy", dict(copy_files(), **{"function.yaml": large}))
-    assert_error(answer, 400, "invalid", "at its smallest", "2MiB", "1MiB")
+    assert_error(answer, 400, "invalid", "at its smallest", "2.0MiB", "1MiB")
     assert server.request("GET", "/v1/functions").json["functions"] == []
     answer = server.deploy("copy", copy_files())
     assert answer.status == 201 and "at its largest" in answer.json["warnings"][0], answer.json

@@ -12,7 +12,7 @@ from cases import write_case  # noqa: E402
 
 
 def saxpy(x, y, alpha):
-    return (numpy.float64(numpy.float32(alpha)) * x + y).astype(numpy.float32)
+    return (numpy.float64(numpy.float32(alpha)) * x.astype(numpy.float64) + y).astype(numpy.float32)
 
 
 def main():

@@ -78,6 +78,24 @@ inline void die_with_round(int signal) {
 
 }  // namespace quern::fuzz
 
+#ifdef QUERN_LIBFUZZER
+// A search instead of a smoke test: tools/fuzz.sh links it with clang's own main.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz_one(std::as_bytes(std::span(data, size)));
+  return 0;
+}
+// Writes the seeds where the search begins.
+extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
+  const char* folder = *argc > 1 ? (*argv)[*argc - 1] : ".";
+  const FuzzPlan plan = fuzz_plan();
+  for (size_t i = 0; i < plan.seeds.size(); ++i)
+    if (std::FILE* file = std::fopen((std::string(folder) + "/seed" + std::to_string(i)).c_str(), "wb")) {
+      std::fwrite(plan.seeds[i].data(), 1, plan.seeds[i].size(), file);
+      std::fclose(file);
+    }
+  return 0;
+}
+#else
 int main(int argc, char** argv) {
   using namespace quern;
   const FuzzPlan plan = fuzz_plan();
@@ -94,3 +112,4 @@ int main(int argc, char** argv) {
   std::printf("fuzz: %zu seeds and %llu mutations\n", plan.seeds.size(), static_cast<unsigned long long>(rounds));
   return 0;
 }
+#endif

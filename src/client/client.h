@@ -73,6 +73,7 @@ struct FunctionInfo {
   std::vector<Tensor> inputs, outputs;
   std::vector<std::string> warnings;  ///< of a deploy only
   bool is_new = false;                ///< of a deploy only: false if it was the current version already
+  bool has_new_settings = false;      ///< of a deploy only: it was, and with other settings
   std::string json;                   ///< as it came
 };
 
@@ -121,7 +122,7 @@ class Client {
   Status remove(const std::string& name);
   /// As it came: `versions` and `history`.
   Result<std::string> history(const std::string& name);
-  /// `name` may be NAME@VERSION; else it is the one that was current before.
+  /// `name` may be NAME@VERSION; else it is the one deployed before the current one.
   Result<FunctionInfo> rollback(const std::string& name);
   /// `changes` is a JSON object of values by path. The answer as it came.
   Result<std::string> set(const std::string& name, const std::string& changes);

@@ -180,6 +180,8 @@ Result<FunctionInfo> read_function(const HttpAnswer& answer) {
   auto info = function_of(value);
   if (info.name.empty()) return strange("no function");
   info.is_new = answer.status == 201;
+  if (const auto* flag = value.is_object() ? value.get_object().if_contains("has_new_settings") : nullptr)
+    info.has_new_settings = flag->is_bool() && flag->get_bool();
   info.json = as_text(answer.body);
   return info;
 }

@@ -118,7 +118,8 @@ struct CallOptions {
 
 struct Deployed {
   FunctionRef function;
-  bool is_new = true;  ///< false: the same version was current already
+  bool is_new = true;             ///< false: the same version was current already
+  bool has_new_settings = false;  ///< it was, and with other settings
   std::vector<std::string> warnings;
 };
 
@@ -172,7 +173,7 @@ class Daemon {
   virtual Status remove(const Tenant& tenant, std::string_view name) = 0;
   virtual Result<History> history(const Tenant& tenant, std::string_view name) const = 0;
   /// An older version takes new requests again: the one whose version starts with `version`, or, if that is empty, the
-  /// one that was current before.
+  /// one that was deployed before the current one.
   virtual Result<FunctionRef> rollback(const Tenant& tenant, std::string_view name, std::string_view version) = 0;
   /// Changes settings in place, for all versions: value by path (`limits.timeout`), empty for what the manifest says.
   /// All of them or, if one makes no sense, none.

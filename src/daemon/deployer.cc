@@ -132,8 +132,12 @@ Result<DeployedRef> Deployer::rollback(const std::string& tenant, std::string_vi
     QUERN_TRY(DeployedRef target, registry_.find(tenant, name, version));
     const auto versions = registry_.versions(tenant, name);
     if (version.empty()) {
-      if (versions.size() < 2) return conflict(fmt::format("function {}: has no older version to go back to", name));
-      target = versions[1];
+      // The next older one: going back twice goes back by two.
+      DeployedRef older;
+      for (const DeployedRef& one : versions)
+        if (one->order < target->order && (!older || one->order > older->order)) older = one;
+      if (!older) return conflict(fmt::format("function {}: has no older version to go back to", name));
+      target = older;
     }
     if (target == versions.front())
       return conflict(fmt::format("function {}: version {} is the current one", name, short_version(target->version)));
@@ -221,7 +225,8 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
     const DeployedRef before = registry_.current(job.tenant, job.name);
     deployed.is_new = !before || before->version != function->version;
     if (!deployed.is_new) function->created_at = before->created_at;
-    QUERN_TRY(store(*function, files));
+    deployed.has_new_settings = !deployed.is_new;
+    QUERN_TRY(function->order, store(*function, files));
     deployed.function = function;
     make_current(std::move(function));
     return deployed;
@@ -374,20 +379,21 @@ Result<HostObjectRef> Deployer::hold(std::span<const std::byte> bytes) {
   return HostObjectRef(object);
 }
 
-Status Deployer::store(const DeployedFunction& function, const Files& files) {
+Result<int64_t> Deployer::store(const DeployedFunction& function, const Files& files) {
   FunctionRecord record;
   record.tenant = function.tenant;
   record.name = function.name;
   record.version = function.version;
   record.created_at = function.created_at;
   const std::set<std::string> wanted = files_of(function.manifest);
-  return state_.with([&](auto& state) -> Status {
+  return state_.with([&](auto& state) -> Result<int64_t> {
     for (const auto& [path, bytes] : files)
       if (wanted.contains(path)) {
         QUERN_TRY(record.files[path], state->objects().put(bytes));
       }
-    QUERN_TRY(state->put_function(record));
-    return state->add_history(function.tenant, function.name, {os::wall_time(), "deployed", function.version});
+    QUERN_TRY(const int64_t order, state->put_function(record));
+    QUERN_TRY(state->add_history(function.tenant, function.name, {os::wall_time(), "deployed", function.version}));
+    return order;
   });
 }
 
@@ -404,6 +410,7 @@ Status Deployer::recover() {
       std::vector<std::string> ignored;
       QUERN_TRY(auto function, assemble(record.tenant, *std::move(parsed.manifest), files, ignored));
       function->created_at = record.created_at;
+      function->order = record.order;
       QUERN_TRY(const auto overrides,
                 state_.with([&](auto& state) { return state->settings(record.tenant, record.name); }));
       QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));

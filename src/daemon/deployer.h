@@ -67,7 +67,7 @@ class Deployer {
                             const Files& files);
   Result<BinaryContent> build(const DeviceRecord& device, const Manifest& manifest, ipc::BuildFrame frame);
   Result<HostObjectRef> hold(std::span<const std::byte> bytes);
-  Status store(const DeployedFunction& function, const Files& files);
+  Result<int64_t> store(const DeployedFunction& function, const Files& files);
   void make_current(DeployedRef function);
   void collect();
 

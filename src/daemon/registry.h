@@ -32,6 +32,7 @@ struct DeployedFunction : Function {
   std::map<std::string, Binary> binaries;  ///< by build key of the device
   std::vector<HostObjectRef> constants;    ///< per buffer of the manifest; null where it is none
   PlanLimits limits;                       ///< of all devices together
+  int64_t order = 0;                       ///< of deploys: which of two versions is the older one
 
   /// The plan of a request; made once per key and kept, kMostPlans of them.
   Result<CachedPlanRef> plan_for(const Binding& binding) const;

@@ -81,12 +81,12 @@ Result<std::unique_ptr<State>> State::open(const std::string& folder) {
   return state;
 }
 
-Status State::put_function(const FunctionRecord& function) {
+Result<int64_t> State::put_function(const FunctionRecord& function) {
   for (const auto& [path, object] : function.files)
     if (!objects_.has(object))
       return not_found(fmt::format("function {}: object {} of {} is not in the store; put it there before the record",
                                    function.name, object, path));
-  return database_.atomically([&]() -> Status {
+  QUERN_TRY(database_.atomically([&]() -> Status {
     const auto of = [&](Statement&& statement) {
       return std::move(statement.bind(function.tenant).bind(function.name).bind(function.version));
     };
@@ -102,7 +102,11 @@ Status State::put_function(const FunctionRecord& function) {
                     .bind(object)
                     .run());
     return take_turn(function.tenant, function.name, function.version);
-  });
+  }));
+  // Rows are numbered as they come.
+  Statement row(database_, "SELECT rowid FROM versions WHERE tenant = ? AND name = ? AND version = ?");
+  QUERN_TRY(row.bind(function.tenant).bind(function.name).bind(function.version).next());
+  return row.number(0);
 }
 
 Status State::take_turn(std::string_view tenant, std::string_view name, std::string_view version) {
@@ -148,7 +152,8 @@ Result<bool> State::remove_function(std::string_view tenant, std::string_view na
 Result<std::vector<FunctionRecord>> State::functions() {
   std::vector<FunctionRecord> functions;
   std::map<std::tuple<std::string, std::string, std::string>, size_t> index;
-  Statement rows(database_, "SELECT tenant, name, version, created_at FROM versions ORDER BY tenant, name, turn");
+  Statement rows(database_,
+                 "SELECT tenant, name, version, created_at, rowid FROM versions ORDER BY tenant, name, turn");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
     if (!more) break;
@@ -157,7 +162,8 @@ Result<std::vector<FunctionRecord>> State::functions() {
                          .name = rows.text(1),
                          .version = rows.text(2),
                          .files = {},
-                         .created_at = rows.text(3)});
+                         .created_at = rows.text(3),
+                         .order = rows.number(4)});
   }
   Statement files(database_, "SELECT tenant, name, version, path, object FROM version_files");
   for (;;) {

@@ -21,7 +21,11 @@ struct FunctionRecord {
   std::string tenant, name, version;
   std::map<std::string, std::string> files;  ///< path in the function's folder -> hash of the object
   std::string created_at;                    ///< wall time, for people
-  bool operator==(const FunctionRecord&) const = default;
+  int64_t order = 0;                         ///< of deploys; the state gives it
+  bool operator==(const FunctionRecord& other) const {
+    return tenant == other.tenant && name == other.name && version == other.version && files == other.files &&
+           created_at == other.created_at;
+  }
 };
 
 /// What was done to a function, for people.
@@ -50,8 +54,8 @@ class State {
   static Result<std::unique_ptr<State>> open(const std::string& folder);
 
   /// Adds a version and makes it the current one, in place of its like if there is one. kNotFound if one of its objects
-  /// is not stored.
-  Status put_function(const FunctionRecord& function);
+  /// is not stored. Its place in the order of deploys.
+  Result<int64_t> put_function(const FunctionRecord& function);
   /// An older version is current again. kNotFound if it is not stored.
   Status make_current(std::string_view tenant, std::string_view name, std::string_view version);
   /// Objects of what is removed stay until the next `collect`.

@@ -34,7 +34,8 @@ class StateTest : public testing::Test {
             .version = sha256(source),
             .files = {{"function.yaml", *state.objects().put(as_bytes_of("name: " + name))},
                       {"src/kernel.cl", *state.objects().put(as_bytes_of(source))}},
-            .created_at = "2026-11-16T10:00:00Z"};
+            .created_at = "2026-11-16T10:00:00Z",
+            .order = 0};
   }
 
   /// Does `work` in a process that ends without closing anything, as after kill -9.
@@ -75,6 +76,7 @@ TEST_F(StateTest, TheNewestVersionIsCurrentUntilAnOlderOneIsMadeSo) {
   EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{old, fresh}));
   ASSERT_TRUE(state->make_current("a", "saxpy", old.version).ok());
   EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{fresh, old}));
+  EXPECT_GT(state->functions()->front().order, state->functions()->back().order) << "as they were deployed";
   EXPECT_EQ(state->make_current("a", "saxpy", "other").error().code, ErrorCode::kNotFound);
   ASSERT_TRUE(state->put_function(fresh).ok());
   EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{old, fresh})) << "deployed again: current again";
@@ -126,7 +128,7 @@ TEST_F(StateTest, AStateOfSchemaOneIsTakenOver) {
             .ok());
   }
   auto state = open();
-  const FunctionRecord wanted{"a", "saxpy", "v1", {{"function.yaml", object}}, "then"};
+  const FunctionRecord wanted{"a", "saxpy", "v1", {{"function.yaml", object}}, "then", 0};
   EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{wanted});
   EXPECT_EQ(*state->history("a", "saxpy"), (std::vector<HistoryRecord>{{"then", "deployed", "v1"}}));
   EXPECT_TRUE(state->objects().has(object));
@@ -138,7 +140,7 @@ TEST_F(StateTest, ARecordNeedsItsObjects) {
   ASSERT_TRUE(state->put_function(good).ok());
   FunctionRecord bad = good;
   bad.files["src/kernel.cl"] = sha256("never stored");
-  const Status status = state->put_function(bad);
+  const auto status = state->put_function(bad);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kNotFound);
   EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{good});

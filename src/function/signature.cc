@@ -119,6 +119,9 @@ class SignatureCheck {
     std::vector<std::string> known;
     for (const Signature& signature : signatures_) known.push_back(signature.entry);
     std::string hint = did_you_mean(kernel_->entry, known);
+    // PoCL renames kernels that are called like a function of OpenCL C.
+    if (std::find(known.begin(), known.end(), "_cl_" + kernel_->entry) != known.end())
+      hint = "; a function of OpenCL C has this name, so choose another";
     if (hint.empty()) hint = known.empty() ? "; it has no kernels" : fmt::format("; it has {}", fmt::join(known, ", "));
     add(false, fmt::format("is not in the program{}", hint));
   }

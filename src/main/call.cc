@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kShown = 8;  ///< elements of an output that people see
 
-std::string show_values(const client::TensorView& tensor, size_t most) {
+std::string show_values(const client::TensorView& tensor, size_t most, bool json) {
   const size_t count = elements_of(tensor);
   std::string text = "[";
-  for (size_t i = 0; i < std::min(count, most); ++i) text += (i ? ", " : "") + show_element(tensor, i);
+  for (size_t i = 0; i < std::min(count, most); ++i) text += (i ? ", " : "") + show_element(tensor, i, json);
   return text + (count > most ? fmt::format(", ... {} in all]", count) : "]");
 }
 
@@ -35,7 +35,7 @@ void print_people(const client::FunctionInfo& function, const client::InferAnswe
   for (const auto& output : answer.outputs) {
     const auto file = wanted.outputs.find(output.name);
     fmt::print("{}  {} {}  {}\n", output.name, name_of(output.dtype), show_shape(output.shape),
-               file == wanted.outputs.end() ? show_values(output, kShown) : "written to " + file->second);
+               file == wanted.outputs.end() ? show_values(output, kShown, false) : "written to " + file->second);
   }
   if (answer.parameters_json.size() > 2) fmt::print("{}\n", answer.parameters_json);
   fmt::print("{}@{}  request {}  {}\n", function.name, answer.version, answer.request, times_line(times));
@@ -49,7 +49,7 @@ void print_json(const client::FunctionInfo& function, const client::InferAnswer&
     if (!outputs.empty()) outputs += ", ";
     outputs += fmt::format("{{\"name\": \"{}\", \"datatype\": \"{}\", \"shape\": {}", output.name,
                            protocol_name_of(output.dtype), show_shape(output.shape));
-    if (!wanted.outputs.contains(output.name)) outputs += ", \"data\": " + show_values(output, SIZE_MAX);
+    if (!wanted.outputs.contains(output.name)) outputs += ", \"data\": " + show_values(output, SIZE_MAX, true);
     outputs += "}";
   }
   for (const int64_t one : times) list += fmt::format("{}{}", list.empty() ? "" : ", ", one);

@@ -20,7 +20,10 @@ int deploy(const Remote& remote, const std::string& folder) {
   if (remote.json)
     fmt::print("{}\n", deployed->json);
   else
-    fmt::print("{}@{} {}\n", deployed->name, deployed->version, deployed->is_new ? "deployed" : "was deployed already");
+    fmt::print("{}@{} {}\n", deployed->name, deployed->version,
+               deployed->is_new             ? "deployed"
+               : deployed->has_new_settings ? "was deployed already; its settings are new"
+                                            : "was deployed already");
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstring>
 #include <future>
 
@@ -15,6 +16,8 @@
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/log.h"
+#include "os/poller.h"
+#include "os/signals.h"
 
 namespace quern::main {
 
@@ -47,16 +50,35 @@ Result<std::unique_ptr<Local>> Local::create(const LocalFlags& flags) {
     QUERN_TRY(config, daemon::parse_config(as_text(bytes), flags.config));
     config.tenants.clear();
   }
+  QUERN_TRY(auto signals, os::stop_signals());  // before any thread: they inherit what is blocked
+  QUERN_TRY(auto quit, os::Event::create());
   QUERN_TRY(std::string state, os::make_temporary_folder("quern-local"));
-  std::unique_ptr<Local> self(new Local(std::move(state)));
+  std::unique_ptr<Local> self(new Local(std::move(state), std::move(signals), std::move(quit)));
   config.state_folder = self->state_;
   if (!flags.binary_cache.empty()) config.binary_cache = os::absolute(flags.binary_cache);
   QUERN_TRY(self->daemon_, daemon::Daemon::create(std::move(config)));
   QUERN_TRY(self->tenant_, self->daemon_->authenticate(""));
+  self->watcher_ = os::Thread("watcher", [raw = self.get()] { raw->watch(); });
   return self;
 }
 
+// A daemon that stops ends calls and builds, so that whoever waits for one goes on and tidies up.
+void Local::watch() {
+  auto poller = os::Poller::create();
+  if (!poller.ok() || !poller->add(signals_.get(), 1).ok() || !poller->add(quit_.fd(), 2).ok()) return;
+  const std::vector<uint64_t> ready = poller->wait(Duration::forever());
+  if (std::find(ready.begin(), ready.end(), 1) == ready.end()) return;
+  interrupted_ = true;
+  daemon_->stop({0});
+}
+
+Error Local::or_interrupted(const Error& error) const {
+  return interrupted_ ? Error{ErrorCode::kCancelled, "interrupted"} : error;
+}
+
 Local::~Local() {
+  quit_.signal();
+  if (watcher_.joinable()) watcher_.join();
   last_.reset();
   if (daemon_) daemon_->stop({0});
   daemon_.reset();
@@ -67,9 +89,10 @@ Result<daemon::FunctionRef> Local::deploy(const Folder& folder) {
   std::promise<Result<daemon::Deployed>> promise;
   daemon_->deploy(*tenant_, folder.name, folder.tar,
                   [&](Result<daemon::Deployed> deployed) { promise.set_value(std::move(deployed)); });
-  QUERN_TRY(daemon::Deployed deployed, promise.get_future().get());
-  for (const std::string& warning : deployed.warnings) fmt::print(stderr, "{}\n", warning);
-  return deployed.function;
+  const auto deployed = promise.get_future().get();
+  if (!deployed.ok()) return or_interrupted(deployed.error());
+  for (const std::string& warning : deployed->warnings) fmt::print(stderr, "{}\n", warning);
+  return deployed->function;
 }
 
 Result<Local::Answer> Local::call(const daemon::FunctionRef& function, const client::InferRequest& request,
@@ -79,9 +102,16 @@ Result<Local::Answer> Local::call(const daemon::FunctionRef& function, const cli
   daemon::CallOptions options;
   options.profile = profile;
   spec.parameters = request.parameters;
-  if (const auto timeout = spec.parameters.extract("timeout"))
-    if (const auto* micros = std::get_if<int64_t>(&timeout.mapped())) options.timeout = Duration::micros(*micros);
-  spec.parameters.erase("priority");  // nobody else is here
+  if (const auto timeout = spec.parameters.extract("timeout")) {
+    const auto* micros = std::get_if<int64_t>(&timeout.mapped());
+    if (!micros || *micros < 1) return invalid("--param timeout: write a whole number of microseconds, at least 1");
+    options.timeout = Duration::micros(*micros);
+  }
+  if (const auto priority = spec.parameters.extract("priority")) {
+    const auto* number = std::get_if<int64_t>(&priority.mapped());
+    if (!number || *number < 0 || *number > 9) return invalid("--param priority: write 0 (most urgent) to 9");
+    options.priority = static_cast<uint8_t>(*number);
+  }
   for (const client::TensorView& input : request.inputs) spec.inputs.push_back({input.name, input.dtype, input.shape});
   QUERN_TRY(auto call, daemon_->prepare(*tenant_, function, spec, options));
   for (size_t i = 0; i < request.inputs.size(); ++i)
@@ -89,7 +119,7 @@ Result<Local::Answer> Local::call(const daemon::FunctionRef& function, const cli
   std::promise<std::unique_ptr<daemon::Call>> promise;
   daemon_->submit(std::move(call), [&](std::unique_ptr<daemon::Call> ended) { promise.set_value(std::move(ended)); });
   last_ = promise.get_future().get();
-  if (last_->error) return *last_->error;
+  if (last_->error) return or_interrupted(*last_->error);
   Answer answer;
   answer.call = last_.get();
   answer.answer.version = short_version(function->version);

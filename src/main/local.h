@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "client/client.h"
 #include "daemon/daemon.h"
+#include "os/event.h"
+#include "os/fd.h"
+#include "os/thread.h"
 
 namespace CLI {
 class App;
@@ -32,7 +36,7 @@ Result<Folder> read_folder(const std::string& folder);
 Status tell_mistakes(const Folder& folder);
 
 /// A daemon of one's own over a state that is gone afterwards: what `run` and `check` use in place of a server, with
-/// the same executors and builders. One thread.
+/// the same executors and builders. Ctrl-C ends it. One thread.
 class Local {
  public:
   static Result<std::unique_ptr<Local>> create(const LocalFlags& flags);
@@ -51,12 +55,19 @@ class Local {
   std::vector<daemon::DeviceStatus> devices() const { return daemon_->devices(); }
 
  private:
-  explicit Local(std::string state) : state_(std::move(state)) {}
+  Local(std::string state, os::Fd signals, os::Event quit)
+      : state_(std::move(state)), signals_(std::move(signals)), quit_(std::move(quit)) {}
+  void watch();
+  Error or_interrupted(const Error& error) const;
 
   std::string state_;
+  os::Fd signals_;
+  os::Event quit_;
+  std::atomic<bool> interrupted_{false};
   std::unique_ptr<daemon::Daemon> daemon_;
   const daemon::Tenant* tenant_ = nullptr;
   std::unique_ptr<daemon::Call> last_;
+  os::Thread watcher_;
 };
 
 /// A function as a server would tell it.

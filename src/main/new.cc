@@ -78,7 +78,8 @@ Status write_case(const std::string& folder, const std::vector<float>& x) {
   return write_text(folder + "/case.yaml", "params: {scale: 2, shift: 1}\nrtol: 1e-6\natol: 1e-6\n");
 }
 
-Status make(const std::string& path) {
+Status make(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const size_t slash = path.find_last_of('/');
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   if (!is_function_name(name))

@@ -26,9 +26,14 @@ struct Flags {
 Result<Binding> binding_of(const Manifest& manifest, const std::map<std::string, ParameterValue>& given) {
   Binding binding = corner_of(manifest, Corner::kDefault);
   for (const auto& [name, value] : given)
-    for (size_t i = 0; i < manifest.dims.size(); ++i)
-      if (const auto* whole = std::get_if<int64_t>(&value); manifest.dims[i].name == name && whole)
-        binding.dims[i] = *whole;
+    for (size_t i = 0; i < manifest.dims.size(); ++i) {
+      const DimDecl& dim = manifest.dims[i];
+      const auto* whole = std::get_if<int64_t>(&value);
+      if (dim.name != name || !whole) continue;
+      if (*whole < dim.min || *whole > dim.max)
+        return invalid(fmt::format("{}: dim '{}' is {}; send {} to {}", manifest.name, name, *whole, dim.min, dim.max));
+      binding.dims[i] = *whole;
+    }
   // A request with inputs of these shapes finds what is out of range or not known.
   CallSpec call;
   call.parameters = given;

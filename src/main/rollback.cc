@@ -26,7 +26,9 @@ void add_rollback(CLI::App& app, Work& work) {
   auto name = std::make_shared<std::string>();
   auto version = std::make_shared<std::string>();
   command->add_option("NAME", *name, "The function")->required();
-  command->add_option("--to", *version, "Which one ('quern history NAME'); else the one before")->type_name("VERSION");
+  command
+      ->add_option("--to", *version, "Which one ('quern history NAME'); else the one deployed before the current one")
+      ->type_name("VERSION");
   auto remote = add_remote_flags(*command);
   command->footer("Requests that run keep the version they started with.");
   command->callback([=, &work] {

@@ -142,7 +142,7 @@ Status write_npy(const std::string& path, const client::TensorView& tensor) {
 
 size_t elements_of(const client::TensorView& tensor) { return tensor.bytes.size() / size_of(tensor.dtype); }
 
-std::string show_element(const client::TensorView& tensor, size_t index) {
+std::string show_element(const client::TensorView& tensor, size_t index, bool json) {
   const size_t size = size_of(tensor.dtype);
   Scalar scalar{tensor.dtype, 0};
   std::memcpy(&scalar.bits, tensor.bytes.data() + index * size, size);
@@ -150,7 +150,7 @@ std::string show_element(const client::TensorView& tensor, size_t index) {
   if (tensor.dtype == Dtype::kUint64) return fmt::format("{}", scalar.bits);
   if (tensor.dtype == Dtype::kInt64) return fmt::format("{}", static_cast<int64_t>(scalar.bits));
   const double number = number_of(scalar);
-  if (!std::isfinite(number)) return "null";
+  if (json && !std::isfinite(number)) return "null";
   return tensor.dtype == Dtype::kFp64 ? fmt::format("{}", number) : fmt::format("{}", static_cast<float>(number));
 }
 

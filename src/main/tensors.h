@@ -42,8 +42,8 @@ Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& functio
 
 Status write_npy(const std::string& path, const client::TensorView& tensor);
 
-/// The element as JSON has it; "null" where JSON has no such number.
-std::string show_element(const client::TensorView& tensor, size_t index);
+/// The element as people read it, or as JSON has it: "null" where JSON has no such number.
+std::string show_element(const client::TensorView& tensor, size_t index, bool json = false);
 size_t elements_of(const client::TensorView& tensor);
 
 }  // namespace quern::main

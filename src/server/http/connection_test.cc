@@ -105,9 +105,12 @@ TEST_F(ConnectionTest, WrongPathsAndMethods) {
   answer = caller->ask(get("/v2/models/echo/infer"));
   expect_error(answer, 405, "invalid");
   EXPECT_EQ(answer.header("allow"), "POST");
-  answer = caller->ask("PATCH /v1/functions/echo HTTP/1.1\r\n\r\n");
+  answer = caller->ask("POST /v1/functions/echo HTTP/1.1\r\n\r\n");
   expect_error(answer, 405, "invalid");
-  EXPECT_EQ(answer.header("allow"), "GET, HEAD, PUT, DELETE");
+  EXPECT_EQ(answer.header("allow"), "GET, HEAD, PUT, PATCH, DELETE");
+  answer = caller->ask(get("/v1/functions/echo/rollback"));
+  expect_error(answer, 405, "invalid");
+  EXPECT_EQ(answer.header("allow"), "POST");
   expect_error(caller->ask(get("/v2/models/a%zz")), 400, "invalid");
   expect_error(caller->ask(get("/v2/models/%ff%fe")), 404, "not_found");
 }

@@ -71,7 +71,7 @@ class FakeDaemon : public daemon::Daemon {
     if (deploy_error) return done(*deploy_error);
     auto function = std::make_shared<daemon::Function>(*functions_[0]);
     function->name = std::move(name);
-    done(daemon::Deployed{function, true, {"function.yaml:3:1: warning: odd"}});
+    done(daemon::Deployed{function, true, false, {"function.yaml:3:1: warning: odd"}});
   }
   Status remove(const daemon::Tenant&, std::string_view name) override {
     if (name == "echo") return {};

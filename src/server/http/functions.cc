@@ -183,6 +183,7 @@ JsonAnswer answer_deployed(const daemon::Deployed& deployed) {
   json::array warnings;
   for (const std::string& warning : deployed.warnings) warnings.emplace_back(warning);
   out["warnings"] = std::move(warnings);
+  out["has_new_settings"] = deployed.has_new_settings;
   return {deployed.is_new ? 201 : 200, json::serialize(out)};
 }
 
