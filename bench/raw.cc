@@ -56,16 +56,24 @@ struct Raw::Shared {
   int core = 0;
   Handle<cl_context> context;
   cl_device_id device = nullptr;
-  Handle<cl_program> program;
+  Handle<cl_program> spin, chain;
 
-  Status open(const std::string& source) {
+  Status open(const std::string& spin_file, const std::string& chain_file) {
     QUERN_TRY(api, Api::load());
     QUERN_TRY(device, find_cpu(api));
     cl_int code = CL_SUCCESS;
     context = {api.CreateContext(nullptr, 1, &device, nullptr, nullptr, &code), api.ReleaseContext};
     if (code != CL_SUCCESS) return cl_error("clCreateContext", code);
-    const char* text = source.c_str();
-    program = {api.CreateProgramWithSource(context.get(), 1, &text, nullptr, &code), api.ReleaseProgram};
+    QUERN_TRY(build(spin_file, spin));
+    return build(chain_file, chain);
+  }
+
+  Status build(const std::string& file, Handle<cl_program>& program) {
+    QUERN_TRY(const auto source, os::read_file(file, 1 << 20));
+    const std::string text(as_text(source));
+    const char* start = text.c_str();
+    cl_int code = CL_SUCCESS;
+    program = {api.CreateProgramWithSource(context.get(), 1, &start, nullptr, &code), api.ReleaseProgram};
     if (code != CL_SUCCESS) return cl_error("clCreateProgramWithSource", code);
     code = api.BuildProgram(program.get(), 1, &device, "", nullptr, nullptr);
     return code == CL_SUCCESS ? Status() : cl_error("clBuildProgram", code);
@@ -96,7 +104,14 @@ class Raw::Lane {
     if (code != CL_SUCCESS) return cl_error("clCreateBuffer", code);
     queue_ = {api.CreateCommandQueue(shared_.context.get(), shared_.device, 0, &code), api.ReleaseCommandQueue};
     if (code != CL_SUCCESS) return cl_error("clCreateCommandQueue", code);
-    kernel_ = {api.CreateKernel(shared_.program.get(), "spin", &code), api.ReleaseKernel};
+    const auto kernel = [&](const Handle<cl_program>& program, const char* entry) {
+      return Handle<cl_kernel>(api.CreateKernel(program.get(), entry, &code), api.ReleaseKernel);
+    };
+    kernel_ = kernel(shared_.spin, "spin");
+    if (code != CL_SUCCESS) return cl_error("clCreateKernel", code);
+    first_ = kernel(shared_.chain, "first");
+    if (code != CL_SUCCESS) return cl_error("clCreateKernel", code);
+    next_ = kernel(shared_.chain, "next");
     if (code != CL_SUCCESS) return cl_error("clCreateKernel", code);
     thread_ = os::Thread("bench-raw", [this] { work(); });
     return {};
@@ -104,9 +119,14 @@ class Raw::Lane {
 
   /// Starts `count` calls; `finish` waits for them.
   void start(uint32_t iterations, uint32_t count) {
-    iterations_ = iterations;
-    count_ = count;
-    begin_.release();
+    what_ = &Lane::call;
+    begin(iterations, count);
+  }
+  /// The same of the chain.
+  void start_chain(uint32_t iterations, uint32_t count) {
+    std::fill_n(output_.get(), kChainElements, -1.0f);
+    what_ = &Lane::chain;
+    begin(iterations, count);
   }
   Result<std::vector<double>> finish() {
     end_.acquire();
@@ -116,6 +136,12 @@ class Raw::Lane {
   }
 
  private:
+  void begin(uint32_t iterations, uint32_t count) {
+    iterations_ = iterations;
+    count_ = count;
+    begin_.release();
+  }
+
   void work() {
     const std::array core{shared_.core};
     (void)os::pin_to(core);
@@ -127,7 +153,7 @@ class Raw::Lane {
       code_ = CL_SUCCESS;
       for (uint32_t i = 0; i < count_ && code_ == CL_SUCCESS; ++i) {
         const Time from = os::now();
-        code_ = call();
+        code_ = (this->*what_)();
         micros_.push_back(micros_between(from, os::now()));
       }
       end_.release();
@@ -150,14 +176,33 @@ class Raw::Lane {
     return code != CL_SUCCESS ? code : api.Finish(queue_.get());
   }
 
+  cl_int chain() {
+    const Api& api = shared_.api;
+    const cl_mem in = in_.get(), out = out_.get();
+    const cl_uint n = kChainElements, iterations = iterations_;
+    const size_t items = kItems;
+    cl_int code = api.SetKernelArg(first_.get(), 0, sizeof in, &in);
+    code |= api.SetKernelArg(first_.get(), 1, sizeof out, &out);
+    code |= api.SetKernelArg(first_.get(), 2, sizeof n, &n);
+    code |= api.SetKernelArg(first_.get(), 3, sizeof iterations, &iterations);
+    code |= api.SetKernelArg(next_.get(), 0, sizeof out, &out);
+    code |= api.SetKernelArg(next_.get(), 1, sizeof n, &n);
+    code |= api.SetKernelArg(next_.get(), 2, sizeof iterations, &iterations);
+    for (uint32_t i = 0; i < kChainLength && code == CL_SUCCESS; ++i)
+      code = api.EnqueueNDRangeKernel(queue_.get(), i == 0 ? first_.get() : next_.get(), 1, nullptr, &items, &items, 0,
+                                      nullptr, nullptr);
+    return code != CL_SUCCESS ? code : api.Finish(queue_.get());
+  }
+
   // Constant once open.
   const Shared& shared_;
   Floats input_, output_;
   Handle<cl_mem> in_, out_;
   Handle<cl_command_queue> queue_;
-  Handle<cl_kernel> kernel_;
+  Handle<cl_kernel> kernel_, first_, next_;
   // The thread's between begin and end, else the owner's.
   std::binary_semaphore begin_{0}, end_{0};
+  cl_int (Lane::*what_)() = nullptr;
   uint32_t iterations_ = 0, count_ = 0;
   std::vector<double> micros_;
   cl_int code_ = CL_SUCCESS;
@@ -170,7 +215,7 @@ Raw::~Raw() = default;
 
 Result<std::unique_ptr<Raw>> Raw::create(const Layout& layout, const std::string& folder) {
   QUERN_TRY(auto examples, examples_folder());
-  QUERN_TRY(auto source, os::read_file(examples + "/spin/spin.cl", 1 << 20));
+  QUERN_TRY(auto functions, functions_folder());
   const std::string cache = folder + "/raw-cache";
   QUERN_TRY(os::make_folders(cache));
   os::set_env("POCL_CACHE_DIR", cache);
@@ -183,7 +228,7 @@ Result<std::unique_ptr<Raw>> Raw::create(const Layout& layout, const std::string
   const std::vector<int> before = os::allowed_cores();
   const std::array device{layout.device};
   QUERN_TRY(os::pin_to(device));
-  const Status opened = raw->shared_->open(std::string(as_text(source)));
+  const Status opened = raw->shared_->open(examples + "/spin/spin.cl", functions + "/chain300/chain.cl");
   QUERN_TRY(os::pin_to(before));
   QUERN_TRY(Status(opened));
   for (int i = 0; i < 2; ++i) {
@@ -217,6 +262,31 @@ Result<uint32_t> Raw::calibrate(Duration target) {
     iterations = std::clamp(iterations * goal / micros[micros.size() / 2], 1.0, 1e9);
   }
   return static_cast<uint32_t>(std::lround(iterations));
+}
+
+Result<std::vector<double>> Raw::chain(uint32_t iterations, uint32_t count) {
+  lanes_[0]->start_chain(iterations, count);
+  return lanes_[0]->finish();
+}
+
+Result<Raw::Step> Raw::calibrate_chain(Duration target) {
+  const auto per_kernel = [&](uint32_t iterations) -> Result<double> {
+    QUERN_TRY(const auto micros, chain(iterations, 15));
+    return *std::min_element(micros.begin(), micros.end()) / kChainLength;
+  };
+  // What a launch costs is the same for any number of iterations, so two numbers of them tell what one takes.
+  QUERN_TRY(chain(1, 3));
+  QUERN_TRY(const double launch, per_kernel(1));
+  const double goal = static_cast<double>(target.ns) / 1e3;
+  uint32_t many = 500;
+  double one = 0;
+  for (int i = 0; i < 3; ++i) {
+    QUERN_TRY(const double all, per_kernel(many));
+    one = std::max(1e-3, (all - launch) / (many - 1));
+    many = static_cast<uint32_t>(std::clamp(2 * goal / one, 2.0, 1e6));
+  }
+  const auto iterations = static_cast<uint32_t>(std::lround(goal / one));
+  return Step{iterations, one * iterations};
 }
 
 }  // namespace quern::bench

@@ -15,6 +15,8 @@ namespace quern::bench {
 /// its launch threads on the device's core. One call is: set the arguments, enqueue, finish.
 class Raw {
  public:
+  static constexpr uint32_t kChainLength = 300, kChainElements = 1024;
+
   /// Sets variables that PoCL reads once, so: one per process, before any thread starts.
   static Result<std::unique_ptr<Raw>> create(const Layout& layout, const std::string& folder);
   ~Raw();
@@ -27,6 +29,17 @@ class Raw {
 
   /// The iterations after which a call takes `target`.
   Result<uint32_t> calibrate(Duration target);
+
+  /// As `call`, of bench/functions/chain300: one call enqueues all its kernels, whose arguments are set before, and
+  /// then finishes. No events, no profiling.
+  Result<std::vector<double>> chain(uint32_t iterations, uint32_t count);
+
+  struct Step {
+    uint32_t iterations = 0;
+    double micros = 0;  ///< of a kernel, without its launch
+  };
+  /// The iterations after which a kernel of the chain takes `target`.
+  Result<Step> calibrate_chain(Duration target);
 
  private:
   class Lane;

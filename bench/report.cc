@@ -26,7 +26,7 @@ json::value number(std::optional<double> value) {
 }
 
 std::string shown(std::optional<double> value) {
-  if (!value) return "-";
+  if (!value || std::isnan(*value)) return "-";
   const double size = std::abs(*value);
   if (size >= 1e6) return fmt::format("{:.4g}", *value);
   return fmt::format("{:.{}f}", *value, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3);

@@ -16,9 +16,11 @@ struct Row {
   double value = 0;
   std::string unit;                ///< "us", "calls/s", "GB/s"
   std::optional<double> baseline;  ///< the other side of the same run, in the same unit
-  std::optional<double> ratio;     ///< value against baseline; taken from the pairs, so not always their quotient
-  std::optional<double> spread;    ///< of the ratio: half the distance between its quartiles, as a share of it
-  std::string goal;                ///< "<= 1.05", ">= 0.3", "== 0"; empty: recorded, not judged
+  /// Value against baseline; taken from the pairs, so not always their quotient. NaN, which meets no goal: there should
+  /// be one, but there is nothing to hold the value against.
+  std::optional<double> ratio;
+  std::optional<double> spread;  ///< of the ratio: half the distance between its quartiles, as a share of it
+  std::string goal;              ///< "<= 1.05", ">= 0.3", "== 0"; empty: recorded, not judged
   /// Judged by `judge`: the ratio where there is one, else the value.
   std::optional<bool> met = std::nullopt;
 };

@@ -61,6 +61,11 @@ TEST(Report, TableIsForPeople) {
   const auto table = table_of(one);
   EXPECT_THAT(table, HasSubstr("latency   5123  us        5000  1.025    1.0%  <= 1.05  yes"));
   EXPECT_THAT(table, HasSubstr("a note"));
+  one.rows[0].baseline = std::nullopt;
+  one.rows[0].ratio = std::numeric_limits<double>::quiet_NaN();
+  one.rows[0].spread = std::nullopt;
+  ASSERT_TRUE(judge(one).ok());
+  EXPECT_THAT(table_of(one), HasSubstr("latency   5123  us           -      -       -  <= 1.05  NO"));
 }
 
 TEST(Middle, IsMedianAndQuartiles) {

@@ -31,6 +31,13 @@ double number_at(const json::object& object, std::string_view key) {
   return found && found->is_number() ? found->to_number<double>(ignored) : 0;
 }
 
+// Where functions are: one of them tells that it is the right one.
+Result<std::string> source_folder(const std::string& name, const std::string& function) {
+  for (const std::string& folder : {name, QUERN_BENCH_SOURCE "/" + name})
+    if (os::exists(folder + "/" + function + "/function.yaml")) return os::absolute(folder);
+  return not_found(fmt::format("folder {}: not here; run the benchmark in Quern's own folder", name));
+}
+
 }  // namespace
 
 Layout Layout::here() {
@@ -63,11 +70,8 @@ Folder::~Folder() {
   if (!path_.empty()) os::remove_tree(path_);
 }
 
-Result<std::string> examples_folder() {
-  for (const std::string folder : {"examples", QUERN_BENCH_EXAMPLES})
-    if (os::exists(folder + "/spin/function.yaml")) return os::absolute(folder);
-  return not_found("folder examples: not here; run the benchmark in Quern's own folder");
-}
+Result<std::string> examples_folder() { return source_folder("examples", "spin"); }
+Result<std::string> functions_folder() { return source_folder("bench/functions", "chain300"); }
 
 Result<std::unique_ptr<Server>> Server::start(const Layout& layout, const std::string& folder) {
   std::unique_ptr<Server> server(new Server);

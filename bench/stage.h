@@ -47,6 +47,8 @@ class Folder {
 
 /// `examples` where we are, else that of the source this was built from. kNotFound if both are gone.
 Result<std::string> examples_folder();
+/// The same of `bench/functions`.
+Result<std::string> functions_folder();
 
 /// GET /v1/counters.
 struct ServerCounters {

@@ -7,13 +7,12 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <functional>
-#include <semaphore>
 
 #include "bench/bench.h"
+#include "bench/pairs.h"
 #include "bench/raw.h"
+#include "bench/ring.h"
 #include "bench/stage.h"
-#include "daemon/daemon.h"
 #include "os/clock.h"
 #include "os/log.h"
 
@@ -23,6 +22,7 @@ namespace {
 constexpr int64_t kElements = 16384;       // 64 KiB of floats in and out
 constexpr int64_t kLargeBytes = 64 << 20;  // of the echo
 constexpr uint32_t kCallers = 4, kWarmUps = 20;
+constexpr Duration kChainStep = Duration::micros(20);
 
 /// How much of each.
 struct Amounts {
@@ -31,64 +31,19 @@ struct Amounts {
   static Amounts of(const Options& options) { return options.quick ? Amounts{20, 2, 60, 3} : Amounts{250, 9, 200, 15}; }
 };
 
-/// One call of ours: its microseconds.
-using Call = std::function<Result<double>()>;
-
-Bytes make_floats() {
-  std::vector<float> values(kElements);
+Bytes make_floats(int64_t elements) {
+  std::vector<float> values(static_cast<size_t>(elements));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.25f;
   Bytes bytes(values.size() * sizeof(float));
   std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
-/// The two sides of pairs, one sample each a pair.
-struct Samples {
-  std::vector<double> ours, raw;
-
-  Row row(std::string name, std::string unit, std::string goal) const {
-    std::vector<double> ratios;
-    for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / raw[i]);
-    const Middle ratio = middle_of(ratios);
-    Row row;
-    row.name = std::move(name);
-    row.value = middle_of(ours).median;
-    row.unit = std::move(unit);
-    row.baseline = middle_of(raw).median;
-    row.ratio = ratio.median;
-    row.spread = ratio.spread;
-    row.goal = std::move(goal);
-    return row;
-  }
-};
-
-/// Each side of a pair makes two calls. The first finds everyone asleep, the second follows a call of its own kind as
-/// in any caller's loop: that one is the row's, the other is recorded.
-struct Pairs {
-  Samples after_idle, after_call;
-};
-
-Result<Pairs> interleave(const Options& options, std::string_view name, Raw& raw, uint32_t iterations, size_t count,
-                         const Call& ours) {
-  Pairs pairs;
-  for (uint32_t i = 0; i < kWarmUps; ++i) QUERN_TRY(ours());
-  for (size_t i = 0; i < count; ++i) {
-    if (i % 25 == 0) options.progress(fmt::format("{}: pair {} of {}", name, i, count));
-    for (size_t turn = 0; turn < 2; ++turn) {
-      settle();
-      if ((i + turn) % 2 == 0) {  // who is first changes from pair to pair
-        QUERN_TRY(const auto micros, raw.call(iterations, 2));
-        pairs.after_idle.raw.push_back(micros[0]);
-        pairs.after_call.raw.push_back(micros[1]);
-      } else {
-        QUERN_TRY(const double first, ours());
-        QUERN_TRY(const double second, ours());
-        pairs.after_idle.ours.push_back(first);
-        pairs.after_call.ours.push_back(second);
-      }
-    }
-  }
-  return pairs;
+Twice raw_twice(Raw& raw, uint32_t iterations) {
+  return [&raw, iterations]() -> Result<std::array<double, 2>> {
+    QUERN_TRY(const auto micros, raw.call(iterations, 2));
+    return std::array{micros[0], micros[1]};
+  };
 }
 
 /// A caller of examples/spin over HTTP with one connection. One thread at a time.
@@ -115,7 +70,7 @@ class HttpCaller {
 
  private:
   HttpCaller(client::Client client, uint32_t iterations)
-      : client_(std::move(client)), iterations_(iterations), input_(make_floats()) {}
+      : client_(std::move(client)), iterations_(iterations), input_(make_floats(kElements)) {}
   client::Client client_;
   uint32_t iterations_;
   Bytes input_;
@@ -138,8 +93,8 @@ std::string stages_between(const ServerCounters& before, const ServerCounters& a
 Status http_latency(const Options& options, Raw& raw, const Server& server, uint32_t iterations, Report& report) {
   QUERN_TRY(auto caller, HttpCaller::create(server, iterations));
   QUERN_TRY(const auto before, server.counters());
-  QUERN_TRY(const auto pairs, interleave(options, "http_5ms_latency", raw, iterations, Amounts::of(options).pairs,
-                                         [&] { return caller.call(); }));
+  QUERN_TRY(const auto pairs, interleave(options, "http_5ms_latency", Amounts::of(options).pairs,
+                                         twice([&] { return caller.call(); }), raw_twice(raw, iterations)));
   report.rows.push_back(pairs.after_call.row("http_5ms_latency", "us", "<= 1.05"));
   report.rows.push_back(pairs.after_idle.row("http_5ms_latency_idle", "us", ""));
   QUERN_TRY(const auto after, server.counters());
@@ -181,7 +136,7 @@ Status http_throughput(const Options& options, Raw& raw, const Server& server, u
       settle();
       if ((i + turn) % 2 == 0) {
         QUERN_TRY(const double rate, raw.throughput(iterations, static_cast<uint32_t>(amounts.round_calls)));
-        samples.raw.push_back(rate);
+        samples.theirs.push_back(rate);
       } else {
         QUERN_TRY(const double rate, throughput(callers, amounts.round_calls));
         samples.ours.push_back(rate);
@@ -213,7 +168,7 @@ Status echo(const Options& options, const Server& server, Report& report) {
       return internal("copy over HTTP: output is not the input");
     const Time copy_from = os::now();
     std::memcpy(copy.data(), input.data(), input.size());
-    rates.raw.push_back(kLargeBytes / 1e3 / micros_between(copy_from, os::now()));
+    rates.theirs.push_back(kLargeBytes / 1e3 / micros_between(copy_from, os::now()));
     if (copy[i] != input[i]) return internal("memcpy");  // and so it is not left out
   }
   QUERN_TRY(const auto after, server.counters());
@@ -227,92 +182,68 @@ Status echo(const Options& options, const Server& server, Report& report) {
   return {};
 }
 
-/// A daemon in this process: what a call costs without a front door.
-class Ring {
+/// Calls of a function by the ring whose one output must be its one input.
+class RingCaller {
  public:
-  static Result<std::unique_ptr<Ring>> create(const Layout& layout, const std::string& folder) {
-    daemon::Config config;
-    config.devices = {layout.device_config()};
-    config.state_folder = folder + "/ring-state";
-    config.host_cores = {layout.host};
-    std::unique_ptr<Ring> ring(new Ring);
-    QUERN_TRY(ring->daemon_, daemon::Daemon::create(std::move(config)));
-    QUERN_TRY(ring->tenant_, ring->daemon_->authenticate(""));
-    QUERN_TRY(auto examples, examples_folder());
-    QUERN_TRY(auto packed, client::pack_folder(examples + "/spin"));
-    Result<daemon::Deployed> deployed = internal("deploy: no answer");
-    ring->daemon_->deploy(*ring->tenant_, packed.name, std::move(packed.tar), [&](Result<daemon::Deployed> answer) {
-      deployed = std::move(answer);
-      ring->ended_.release();
-    });
-    ring->ended_.acquire();
-    if (!deployed.ok()) return std::move(deployed).error();
-    ring->function_ = deployed->function;
-    return ring;
-  }
-  ~Ring() {
-    if (daemon_) daemon_->stop(Duration::seconds(5));
+  RingCaller(Ring& ring, daemon::FunctionRef function, int64_t elements, uint32_t iterations)
+      : ring_(ring), function_(std::move(function)), input_(make_floats(elements)) {
+    spec_.inputs.push_back({"input", Dtype::kFp32, {elements}});
+    spec_.parameters["iterations"] = int64_t{iterations};
   }
 
-  /// The microseconds of prepare, submit and the way back. Writing the input is left out, as the raw side has its
-  /// input where it is.
-  Result<double> call(uint32_t iterations) {
-    CallSpec spec;
-    spec.inputs.push_back({"input", Dtype::kFp32, {kElements}});
-    spec.parameters["iterations"] = int64_t{iterations};
-    const Time from = os::now();
-    QUERN_TRY(auto call, daemon_->prepare(*tenant_, function_, spec, {}));
-    const Time prepared = os::now();
-    std::memcpy(call->inputs[0].bytes.data(), input_.data(), input_.size());
-    const Time filled = os::now();
-    daemon_->submit(std::move(call), [this](std::unique_ptr<daemon::Call> ended) {
-      call_ = std::move(ended);
-      ended_.release();
-    });
-    ended_.acquire();
-    const double micros = micros_between(from, prepared) + micros_between(filled, os::now());
-    const auto ended = std::move(call_);
-    if (ended->error) return *ended->error;
-    if (ended->outputs.size() != 1 || ended->outputs[0].bytes.size() != input_.size() ||
-        std::memcmp(ended->outputs[0].bytes.data(), input_.data(), input_.size()) != 0)
-      return internal("spin by the ring: output is not the input");
-    prepare_us.push_back(micros_between(from, prepared));
-    const daemon::CallTimes& t = ended->times;
-    const std::array moments{t.submitted, t.taken, t.pushed, t.read, t.started, t.finished, t.reported, t.answered};
-    for (size_t i = 0; i + 1 < moments.size(); ++i) legs_us[i].push_back(micros_between(moments[i], moments[i + 1]));
-    device_us.push_back(static_cast<double>(t.device_time_ns) / 1e3);
-    return micros;
+  Result<double> call() {
+    const std::array<std::span<const std::byte>, 1> inputs{input_};
+    QUERN_TRY(const auto ended, ring_.call(function_, spec_, inputs));
+    const auto& outputs = ended.call->outputs;
+    if (outputs.size() != 1 || outputs[0].bytes.size() != input_.size() ||
+        std::memcmp(outputs[0].bytes.data(), input_.data(), input_.size()) != 0)
+      return internal(function_->name + " by the ring: output is not the input");
+    legs_.add(ended);
+    return ended.micros;
   }
 
-  // Of every call so far, for the note that says where the time went.
-  std::vector<double> prepare_us, device_us;
-  std::array<std::vector<double>, 7> legs_us;
+  const Legs& legs() const { return legs_; }
 
  private:
-  Ring() = default;
-  std::unique_ptr<daemon::Daemon> daemon_;
-  const daemon::Tenant* tenant_ = nullptr;
+  Ring& ring_;
   daemon::FunctionRef function_;
-  Bytes input_ = make_floats();
-  // The daemon's until `ended_`.
-  std::unique_ptr<daemon::Call> call_;
-  std::binary_semaphore ended_{0};
+  Bytes input_;
+  CallSpec spec_;
+  Legs legs_;
 };
 
-Status ring_latency(const Options& options, Raw& raw, const Layout& layout, const std::string& folder,
-                    uint32_t iterations, Report& report) {
-  QUERN_TRY(auto ring, Ring::create(layout, folder));
-  QUERN_TRY(const auto pairs, interleave(options, "ring_1ms_latency", raw, iterations, Amounts::of(options).pairs,
-                                         [&] { return ring->call(iterations); }));
+Status ring_latency(const Options& options, Raw& raw, Ring& ring, uint32_t iterations, Report& report) {
+  QUERN_TRY(auto examples, examples_folder());
+  QUERN_TRY(auto spin, ring.deploy(examples + "/spin"));
+  RingCaller caller(ring, std::move(spin), kElements, iterations);
+  QUERN_TRY(const auto pairs, interleave(options, "ring_1ms_latency", Amounts::of(options).pairs,
+                                         twice([&] { return caller.call(); }), raw_twice(raw, iterations)));
   report.rows.push_back(pairs.after_call.row("ring_1ms_latency", "us", "<= 1.05"));
   report.rows.push_back(pairs.after_idle.row("ring_1ms_latency_idle", "us", ""));
-  const auto middle = [](const std::vector<double>& all) { return middle_of(all).median; };
+  report.notes.push_back("ring_1ms_latency, medians over both kinds in us: " + caller.legs().text());
+  return {};
+}
+
+Status ring_graph(const Options& options, Raw& raw, Ring& ring, Report& report) {
+  QUERN_TRY(const auto step, raw.calibrate_chain(kChainStep));
+  QUERN_TRY(auto functions, functions_folder());
+  QUERN_TRY(auto chain, ring.deploy(functions + "/chain300"));
+  RingCaller caller(ring, std::move(chain), Raw::kChainElements, step.iterations);
+  const Twice theirs = [&]() -> Result<std::array<double, 2>> {
+    QUERN_TRY(const auto micros, raw.chain(step.iterations, 2));
+    return std::array{micros[0], micros[1]};
+  };
+  QUERN_TRY(const auto pairs,
+            interleave(options, "graph_300", Amounts::of(options).pairs, twice([&] { return caller.call(); }), theirs));
+  report.rows.push_back(pairs.after_call.row("graph_300", "us", "<= 1.05"));
+  report.rows.push_back(pairs.after_idle.row("graph_300_idle", "us", ""));
+  const Row& row = report.rows[report.rows.size() - 2];
+  report.notes.push_back("graph_300, medians over both kinds in us: " + caller.legs().text());
   report.notes.push_back(fmt::format(
-      "ring_1ms_latency, medians over both kinds in us: prepare {:.1f}, submit {:.1f}, core {:.1f}, ring {:.1f}, "
-      "executor {:.1f}, device {:.1f} (accounted {:.1f}), driver {:.1f}, back {:.1f}",
-      middle(ring->prepare_us), middle(ring->legs_us[0]), middle(ring->legs_us[1]), middle(ring->legs_us[2]),
-      middle(ring->legs_us[3]), middle(ring->legs_us[4]), middle(ring->device_us), middle(ring->legs_us[5]),
-      middle(ring->legs_us[6])));
+      "graph_300: {} dependent kernels of {:.1f} us ({} iterations); with its launch each takes {:.2f} us by "
+      "raw OpenCL, {:.2f} us by the ring.",
+      Raw::kChainLength, step.micros, step.iterations, *row.baseline / Raw::kChainLength,
+      row.value / Raw::kChainLength));
   return {};
 }
 
@@ -338,9 +269,11 @@ Status run_warm(const Options& options, Report& report) {
     QUERN_TRY(echo(options, *server, report));
     QUERN_TRY(server->stop());  // so that nothing of it shares the device with the next
   }
-  options.progress("daemon: start, deploy spin");
+  options.progress("daemon: start, deploy spin and chain300");
   os::start_log(os::Level::kWarning);
-  QUERN_TRY(ring_latency(options, *raw, layout, folder.path(), short_iterations, report));
+  QUERN_TRY(auto ring, Ring::create(layout, folder.path()));
+  QUERN_TRY(ring_latency(options, *raw, *ring, short_iterations, report));
+  QUERN_TRY(ring_graph(options, *raw, *ring, report));
   report.notes.push_back(fmt::format(
       "spin: {} iterations for 5 ms, {} for 1 ms. Each side of a pair makes two calls: *_latency is the second, which "
       "follows one of its own kind; *_idle is the first, after everyone slept.",

@@ -253,6 +253,15 @@ def test_what_fits_no_device_is_refused_when_it_is_deployed(make_server):
     assert_error(server.infer("copy", {"input": np.zeros(1 << 20, np.uint8)}), 400, "invalid", "2MiB", "1MiB")
 
 
+@pytest.mark.skipif(PRESET != "dev", reason="of a real device")
+def test_groups_that_fit_no_device_are_refused_when_deployed(server):
+    files = folder_files(EXAMPLES / "saxpy")
+    files["function.yaml"] = files["function.yaml"].replace(b"local: [256]", b"local: [32768]").replace(
+        b"round_up(n, 256)", b"round_up(n, 32768)")
+    assert_error(server.deploy("saxpy", files), 400, "invalid", "kernel 'saxpy'", "32768x1x1", "work-items")
+    assert server.request("GET", "/v1/functions").json["functions"] == []
+
+
 def test_hostile_folders(server):
     good = copy_files()
     bomb = "a: &b0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

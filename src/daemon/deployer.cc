@@ -286,6 +286,35 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
   return function;
 }
 
+// Every launch finds a device that takes groups of its size.
+Status Deployer::check_groups(const DeployedFunction& function, const Plan& plan) const {
+  for (const PlannedLaunch& launch : plan.launches) {
+    uint64_t group = 1, local_bytes = 0;
+    for (const uint64_t size : launch.local) group *= std::max<uint64_t>(1, size);  // each is at most 2^16
+    for (const PlannedArgument& argument : launch.arguments) local_bytes += argument.local_bytes;
+    const auto takes = [&](const DeviceRecord* device) {
+      const ipc::DeviceCaps& caps = device->caps;
+      if (!function.binaries.contains(caps.build_key) || local_bytes > caps.local_memory_bytes) return false;
+      for (size_t i = 0; i < 3; ++i)
+        if (launch.local[i] > caps.max_group_sizes[i]) return false;
+      return group <= caps.max_group_size;
+    };
+    if (std::any_of(targets_.begin(), targets_.end(), takes)) continue;
+    uint64_t most_group = 0, most_bytes = 0;
+    for (const DeviceRecord* device : targets_) {
+      most_group = std::max<uint64_t>(most_group, device->caps.max_group_size);
+      most_bytes = std::max(most_bytes, device->caps.local_memory_bytes);
+    }
+    return invalid(
+        fmt::format("function {}: kernel '{}' has a local size of {}x{}x{} and {} of local memory, and devices here "
+                    "take at most {} "
+                    "work-items and {}; make it smaller",
+                    function.name, launch.entry, launch.local[0], launch.local[1], launch.local[2],
+                    show_bytes(local_bytes), most_group, show_bytes(most_bytes)));
+  }
+  return {};
+}
+
 // What can never run is refused now; what may not, is told. A corner that cannot be planned was told with the manifest.
 Status Deployer::check_fits(const DeployedFunction& function, std::vector<std::string>& warnings) const {
   uint64_t most = 0;
@@ -293,6 +322,7 @@ Status Deployer::check_fits(const DeployedFunction& function, std::vector<std::s
     if (function.binaries.contains(device->caps.build_key)) most = std::max(most, device->caps.memory_bytes);
   for (const Corner corner : {Corner::kSmallest, Corner::kLargest}) {
     const auto plan = make_plan(function.manifest, corner_of(function.manifest, corner), function.limits);
+    if (plan.ok()) QUERN_TRY(check_groups(function, *plan));
     if (!plan.ok() || plan->memory_bytes <= most) continue;
     const bool is_smallest = corner == Corner::kSmallest;
     std::string text =

@@ -63,6 +63,7 @@ class Deployer {
   Result<std::shared_ptr<DeployedFunction>> assemble(const std::string& tenant, Manifest manifest, const Files& files,
                                                      std::vector<std::string>& warnings);
   Status check_fits(const DeployedFunction& function, std::vector<std::string>& warnings) const;
+  Status check_groups(const DeployedFunction& function, const Plan& plan) const;
   Result<Binary> binary_for(const DeviceRecord& device, const ProgramDecl& program, const Manifest& manifest,
                             const Files& files);
   Result<BinaryContent> build(const DeviceRecord& device, const Manifest& manifest, ipc::BuildFrame frame);

@@ -44,8 +44,9 @@ Outcome divide_whole(char op, int64_t a, int64_t b, int64_t& out) {
     if (op == '%') return out = 0, std::nullopt;
     return __builtin_sub_overflow(int64_t{0}, a, &out) ? overflow() : std::nullopt;
   }
-  const int64_t quotient = floor_div(a, b);
-  out = op == '/' ? quotient : a - quotient * b;
+  if (op == '/') return out = floor_div(a, b), std::nullopt;
+  out = a % b;
+  if (out != 0 && (out < 0) != (b < 0)) out += b;  // has the sign of b, as what is left of a floor has
   return std::nullopt;
 }
 

@@ -43,6 +43,14 @@ std::string whole_problem(std::string_view text) {
   return value.ok() ? "" : value.error().text;
 }
 
+TEST(Expression, TheRestOfTheSmallestNumberFits) {
+  const Names names = [](std::string_view) { return std::optional<Number>(INT64_MIN); };
+  EXPECT_EQ(*Expression::parse("n % 3")->whole(names), 1);
+  EXPECT_EQ(*Expression::parse("n % -3")->whole(names), -2);
+  EXPECT_EQ(*Expression::parse("-7 % 3")->whole({}), 2);
+  EXPECT_EQ(*Expression::parse("7 % -3")->whole({}), -2);
+}
+
 TEST(Expression, ComputesWholeNumbers) {
   EXPECT_EQ(whole("1"), 1);
   EXPECT_EQ(whole(" n "), 100);
