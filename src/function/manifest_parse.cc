@@ -54,6 +54,21 @@ bool is_plain_option(std::string_view option) {
   });
 }
 
+// `word` as a token by itself, or behind underscores: kernel, __kernel.
+size_t count_word(std::string_view text, std::string_view word) {
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  size_t count = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + word.size())) {
+    size_t begin = at;
+    while (begin > 0 && text[begin - 1] == '_') --begin;
+    const size_t end = at + word.size();
+    if ((begin == 0 || !is_part(text[begin - 1])) && (end == text.size() || !is_part(text[end]))) ++count;
+  }
+  return count;
+}
+
 bool is_driver_name(std::string_view name) {
   return !name.empty() && name.size() <= 32 && name[0] >= 'a' && name[0] <= 'z' &&
          std::all_of(name.begin(), name.end(),
@@ -224,6 +239,12 @@ void ManifestReader::read_program(const YamlNode& key, const YamlNode& node) {
     if (const YamlNode* options = node.find("options"); options && !options->is_null()) read_options(*options, program);
     if (const YamlNode* defines = node.find("defines"); defines && !defines->is_null()) read_defines(*defines, program);
   }
+  // A rough count, for what would only waste a builder's minute: compilers take each entry many times.
+  size_t entries = 0;
+  for (const std::string& file : program.files) entries += count_word(as_text(files_.find(file)->second), "kernel");
+  if (entries > kMostEntries)
+    mistakes_.error(
+        node, fmt::format("program {} has about {} kernels; at most {} are compiled", key.text, entries, kMostEntries));
   manifest_.programs.push_back(std::move(program));
 }
 

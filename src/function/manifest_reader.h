@@ -14,6 +14,9 @@ namespace quern {
 /// The name of the manifest in a function's folder.
 constexpr std::string_view kManifestFile = "function.yaml";
 
+/// Kernels in one program: each is compiled for every local size.
+constexpr size_t kMostEntries = 1024;
+
 /// Every mistake of a manifest, with its place; bounded, because a stranger's file may hold nothing else.
 class Mistakes {
  public:

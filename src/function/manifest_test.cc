@@ -342,6 +342,16 @@ TEST(Manifest, RefusesMoreThanItsLimits) {
   EXPECT_THAT(told(kernels), testing::HasSubstr("more than 16384 kernels"));
 }
 
+TEST(Manifest, RefusesProgramsOfVeryManyKernels) {
+  std::string source;
+  for (int i = 0; i < 1024; ++i) source += "__kernel void k" + std::to_string(i) + "() {}  // kernels, my_kernel\n";
+  Files files = files_with(kGood);
+  files["saxpy.cl"] = bytes_of(source);
+  EXPECT_TRUE(parse_manifest(files).manifest.has_value());
+  files["saxpy.cl"] = bytes_of(source + "kernel void last() {}");
+  EXPECT_THAT(all_text(parse_manifest(files)), testing::HasSubstr("has about 1025 kernels; at most 1024 are compiled"));
+}
+
 TEST(Manifest, SaysThatThereIsNone) {
   auto parsed = parse_manifest({{"function.yml", {}}});
   EXPECT_EQ(all_text(parsed), "function.yaml: error: is not in the folder; did you mean 'function.yml'?\n");
