@@ -259,21 +259,23 @@ Status run_warm(const Options& options, Report& report) {
   QUERN_TRY(auto raw, Raw::create(layout, folder.path()));  // first: it sets variables
   QUERN_TRY(const uint32_t long_iterations, raw->calibrate(Duration::millis(5)));
   QUERN_TRY(const uint32_t short_iterations, raw->calibrate(Duration::millis(1)));
-  {
+  const bool latency = options.wants("http_5ms_latency"), rate = options.wants("http_5ms_throughput"),
+             large = options.wants("echo_64mib");
+  if (latency || rate || large) {
     options.progress("server: start, deploy spin and copy");
     QUERN_TRY(auto server, Server::start(layout, folder.path()));
     QUERN_TRY(server->deploy("spin"));
     QUERN_TRY(server->deploy("copy"));
-    QUERN_TRY(http_latency(options, *raw, *server, long_iterations, report));
-    QUERN_TRY(http_throughput(options, *raw, *server, long_iterations, report));
-    QUERN_TRY(echo(options, *server, report));
+    if (latency) QUERN_TRY(http_latency(options, *raw, *server, long_iterations, report));
+    if (rate) QUERN_TRY(http_throughput(options, *raw, *server, long_iterations, report));
+    if (large) QUERN_TRY(echo(options, *server, report));
     QUERN_TRY(server->stop());  // so that nothing of it shares the device with the next
   }
   options.progress("daemon: start, deploy spin and chain300");
   os::start_log(os::Level::kWarning);
   QUERN_TRY(auto ring, Ring::create(layout, folder.path()));
-  QUERN_TRY(ring_latency(options, *raw, *ring, short_iterations, report));
-  QUERN_TRY(ring_graph(options, *raw, *ring, report));
+  if (options.wants("ring_1ms_latency")) QUERN_TRY(ring_latency(options, *raw, *ring, short_iterations, report));
+  if (options.wants("graph_300")) QUERN_TRY(ring_graph(options, *raw, *ring, report));
   report.notes.push_back(fmt::format(
       "spin: {} iterations for 5 ms, {} for 1 ms. Each side of a pair makes two calls: *_latency is the second, which "
       "follows one of its own kind; *_idle is the first, after everyone slept.",

@@ -319,7 +319,18 @@ def test_check_tells_which_case_is_wrong(mill):
     (case / "output" / "y.npy").unlink()
     assert "mill/expected/odd: has no output/*.npy" in mill("check", "mill", check=1).stderr
     np.save(case / "output" / "z.npy", np.zeros(67, np.float32))
-    assert "expected/odd/output/z.npy: the function has no such output" in mill("check", "mill", check=1).stderr
+    ran = mill("check", "mill", "--json", check=1)
+    assert "expected/odd/output/z.npy: the function has no such output" in ran.stderr
+    assert json.loads(ran.stdout)["error"]["message"] in ran.stderr
+
+
+@pytest.mark.fake
+def test_check_tells_programs_about_mistakes(quern):
+    write_chain(quern, MISTAKEN)
+    ran = quern("check", "chain", "--json", check=1)
+    told = json.loads(ran.stdout)
+    assert told["ok"] is False and len(told["mistakes"]) > 1
+    assert all(one["file"] == "function.yaml" and one["line"] > 0 and one["text"] for one in told["mistakes"])
 
 
 # All of them

@@ -7,6 +7,12 @@
 // damaged.safetensors, zero.cl (with a zero byte). What the compiler would report of a.cl is in comments:
 //
 //     # kernel: mill(global const float* x, local float* tile, uint n) local=64,1,1
+//
+// and so are more files, with so many zero bytes behind what is written; \xNN is a byte:
+//
+//     # npy: bad.npy 24 {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}    with the magic number and length
+//     # safetensors: bad.safetensors 24 {"t": 1}                                     with the length
+//     # file: bad.npy 0 \x93NUMPY                                                    as it is
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -87,8 +93,48 @@ std::vector<Signature> signatures_in(const std::string& text) {
   return signatures;
 }
 
+std::string unescaped(const std::string& text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "\\x") == 0) {
+      bytes += static_cast<char>(std::stoi(text.substr(i + 2, 2), nullptr, 16));
+      i += 3;
+    } else {
+      bytes += text[i];
+    }
+  }
+  return bytes;
+}
+
+// The length of what follows, in as many bytes.
+std::string length_of(const std::string& text, size_t bytes) {
+  std::string length;
+  for (size_t i = 0; i < bytes; ++i) length += static_cast<char>(text.size() >> (8 * i) & 0xff);
+  return length + text;
+}
+
+void add_files_in(const std::string& text, Files& files) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string sharp, kind, name, rest;
+    size_t zeros = 0;
+    if (!(words >> sharp >> kind >> name >> zeros) || sharp != "#") continue;
+    std::getline(words >> std::ws, rest);
+    rest = unescaped(rest);
+    if (kind == "npy:")
+      rest = "\x93NUMPY\x01" + std::string(1, '\0') + length_of(rest, 2);
+    else if (kind == "safetensors:")
+      rest = length_of(rest, 8);
+    else if (kind != "file:")
+      continue;
+    files[name] = bytes_of(rest + std::string(zeros, '\0'));
+  }
+}
+
 std::string told_about(const std::string& manifest) {
   Files files = folder();
+  add_files_in(manifest, files);
   files["function.yaml"] = bytes_of(manifest);
   ParsedManifest parsed = parse_manifest(files);
   std::vector<Mistake> mistakes = parsed.mistakes;

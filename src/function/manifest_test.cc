@@ -340,6 +340,10 @@ TEST(Manifest, RefusesMoreThanItsLimits) {
   EXPECT_THAT(told(buffers + one), testing::HasSubstr("16385 buffers; at most 16384"));
   EXPECT_THAT(told(tensors + one), testing::HasSubstr("more than 256 inputs and outputs"));
   EXPECT_THAT(told(kernels), testing::HasSubstr("more than 16384 kernels"));
+  std::string list = "kernels: [1";
+  for (int i = 0; i < 300'000; ++i) list += ",1";
+  EXPECT_THAT(told(list + "]\n"), testing::HasSubstr("more than 300000 values; make it smaller"));
+  EXPECT_THAT(told("#" + std::string(size_t{1} << 20, ' ')), testing::HasSubstr("bytes; at most 1048576 are read"));
 }
 
 TEST(Manifest, RefusesProgramsOfVeryManyKernels) {

@@ -95,5 +95,11 @@ TEST(Npy, RefusesWhatIsDamaged) {
   EXPECT_FALSE(read(file_with(deep + ")}", 4)).ok());
 }
 
+TEST(Npy, WritesNoFileThatItCouldNotName) {
+  EXPECT_EQ(npy_header(Dtype::kBf16, Shape{2}).error().text,
+            "npy: bf16 has no name in .npy files; ask for another dtype");
+  EXPECT_EQ(npy_header(Dtype::kFp32, Shape(40000, 1)).error().text, "npy: the shape does not fit a header");
+}
+
 }  // namespace
 }  // namespace quern

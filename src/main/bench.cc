@@ -15,7 +15,7 @@ namespace quern::main {
 namespace {
 
 struct Flags {
-  std::string name, json;
+  std::string name, json, row;
   bool quick = false;
 };
 
@@ -39,6 +39,7 @@ Status measure(const bench::Bench& one, const Flags& flags) {
   report.machine = bench::machine_description();
   bench::Options options;
   options.quick = flags.quick;
+  options.row = flags.row;
   const bool is_terminal = isatty(STDERR_FILENO) == 1;
   options.progress = [is_terminal](std::string_view line) {
     fmt::print(stderr, "{}{}{}", is_terminal ? "\r\x1b[K" : "", line, is_terminal ? "" : "\n");
@@ -72,6 +73,7 @@ void add_bench(CLI::App& app, Work& work) {
   auto flags = std::make_shared<Flags>();
   command->add_option("NAME", flags->name, "Which; without it, all are listed");
   command->add_option("--json", flags->json, "Also write the rows here")->type_name("FILE");
+  command->add_option("--row", flags->row, "Only rows whose names begin so, where others can be left out");
   command->add_flag("--quick", flags->quick, "A tenth of the rounds: does it run at all?");
   command->callback([=, &work] { work = [=] { return run(*flags); }; });
 }

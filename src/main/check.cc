@@ -201,9 +201,26 @@ class Checker {
   std::vector<KernelRow> kernels_;
 };
 
+void print_mistakes_json(const Folder& folder) {
+  std::string mistakes;
+  for (const Mistake& one : folder.parsed.mistakes)
+    mistakes += fmt::format("{}{{\"file\": {}, \"line\": {}, \"column\": {}, \"is_warning\": {}, \"text\": {}}}",
+                            mistakes.empty() ? "" : ", ", json_string(one.file), one.line, one.column, one.is_warning,
+                            json_string(one.text));
+  fmt::print("{{\"function\": {}, \"ok\": false, \"mistakes\": [{}]}}\n", json_string(folder.name), mistakes);
+}
+
+void print_error_json(const std::string& folder, const Error& error) {
+  fmt::print("{{\"folder\": {}, \"ok\": false, \"error\": {{\"code\": {}, \"message\": {}}}}}\n", json_string(folder),
+             json_string(name_of(error.code)), json_string(error.text));
+}
+
 Result<bool> check(const Flags& flags) {
   QUERN_TRY(const Folder folder, read_folder(flags.folder));
-  if (!folder.parsed.manifest) QUERN_TRY(tell_mistakes(folder));
+  if (!folder.parsed.manifest) {
+    if (flags.json) return print_mistakes_json(folder), false;
+    QUERN_TRY(tell_mistakes(folder));
+  }
   QUERN_TRY(const std::vector<Case> cases, read_cases(flags.folder));
   QUERN_TRY(auto local, Local::create(flags.local));
   QUERN_TRY(const auto function, local->deploy(folder));
@@ -246,7 +263,10 @@ void add_check(CLI::App& app, Work& work) {
   command->callback([=, &work] {
     work = [=] {
       const auto checked = check(*flags);
-      if (!checked.ok()) return fail(checked.error());
+      if (!checked.ok()) {
+        if (flags->json) print_error_json(flags->folder, checked.error());
+        return fail(checked.error());
+      }
       if (!*checked) fmt::print(stderr, "error: {}: a check failed\n", flags->folder);
       return *checked ? 0 : kFailed;
     };
