@@ -156,6 +156,6 @@ class ExecutorProcess {
 
 /// What every new lane starts with: open, and at most this much in flight.
 constexpr uint64_t kDepthNs = 2'000'000;
-constexpr uint32_t kDepth = 64;
+constexpr uint32_t kDepth = 256;
 
 }  // namespace quern::daemon
