@@ -29,11 +29,12 @@ Ring::~Ring() {
 Result<daemon::FunctionRef> Ring::deploy(const std::string& path) {
   QUERN_TRY(auto packed, client::pack_folder(path));
   Result<daemon::Deployed> deployed = internal("deploy: no answer");
+  std::binary_semaphore done{0};
   daemon_->deploy(*tenant_, packed.name, std::move(packed.tar), [&](Result<daemon::Deployed> answer) {
     deployed = std::move(answer);
-    ended_.release();
+    done.release();
   });
-  ended_.acquire();
+  done.acquire();
   if (!deployed.ok()) return std::move(deployed).error();
   return deployed->function;
 }
@@ -49,13 +50,15 @@ Result<Ring::Ended> Ring::call(const daemon::FunctionRef& function, const CallSp
     std::memcpy(call->inputs[i].bytes.data(), inputs[i].data(), inputs[i].size());
   }
   const Time filled = os::now();
-  daemon_->submit(std::move(call), [this](std::unique_ptr<daemon::Call> ended) {
-    call_ = std::move(ended);
-    ended_.release();
+  std::binary_semaphore done{0};
+  std::unique_ptr<daemon::Call> back;
+  daemon_->submit(std::move(call), [&](std::unique_ptr<daemon::Call> ended) {
+    back = std::move(ended);
+    done.release();
   });
-  ended_.acquire();
+  done.acquire();
   const Time ended = os::now();
-  Ended result{std::move(call_), micros_between(from, prepared) + micros_between(filled, ended),
+  Ended result{std::move(back), micros_between(from, prepared) + micros_between(filled, ended),
                micros_between(from, prepared)};
   if (result.call->error) return *result.call->error;
   return result;

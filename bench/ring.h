@@ -13,13 +13,13 @@
 
 namespace quern::bench {
 
-/// A daemon in this process: what a call costs without a front door. One thread at a time.
+/// A daemon in this process: what a call costs without a front door.
 class Ring {
  public:
   static Result<std::unique_ptr<Ring>> create(const Layout& layout, const std::string& folder);
   ~Ring();
 
-  /// The function in a folder, ready to be called.
+  /// The function in a folder, ready to be called. One thread at a time.
   Result<daemon::FunctionRef> deploy(const std::string& path);
 
   struct Ended {
@@ -28,7 +28,7 @@ class Ring {
     double prepare_us = 0;  ///< its part of them
   };
   /// One call from begin to end, whose inputs are in the order of `spec`. Writing them is not in `micros`, as those
-  /// that it is held against have their input where it is.
+  /// that it is held against have their input where it is. Any thread.
   Result<Ended> call(const daemon::FunctionRef& function, const CallSpec& spec,
                      std::span<const std::span<const std::byte>> inputs);
 
@@ -36,9 +36,6 @@ class Ring {
   Ring() = default;
   std::unique_ptr<daemon::Daemon> daemon_;
   const daemon::Tenant* tenant_ = nullptr;
-  // The daemon's until `ended_`.
-  std::unique_ptr<daemon::Call> call_;
-  std::binary_semaphore ended_{0};
 };
 
 /// Where the time of calls went, for a note.

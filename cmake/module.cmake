@@ -38,6 +38,7 @@ function(quern_module name)
   endforeach()
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$|/cts_backend\\.cc$")
+  list(FILTER tests EXCLUDE REGEX "/mutants_test\\.cc$")  # a program of its own, over another core
   set(fuzzers ${sources})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   if(NOT name STREQUAL "hal/cts")  # the suite is written as tests and linked once per driver

@@ -23,7 +23,8 @@ def test_version():
 
 def test_help_names_every_command():
     shown = run_cli("--help", check=0).stdout
-    for command in ("demo", "serve", "deploy", "invoke", "functions", "devices", "remove", "bench", "version"):
+    for command in ("demo", "serve", "deploy", "invoke", "functions", "devices", "requests", "cancel", "remove",
+                    "bench", "version"):
         assert re.search(rf"^  {command}\b", shown, re.M), command
     assert "executor" not in shown and "Examples:" in shown
 

@@ -118,7 +118,7 @@ def test_a_function_that_keeps_killing_is_quarantined(server):
 
 
 def test_more_work_than_a_tenant_may_have_waiting(make_server):
-    server = make_server(config=two_tenants().replace("name: bad,", "name: bad, queue: 2,"))
+    server = make_server(config=two_tenants().replace("name: bad,", "name: bad, limits: {queued: 2},"))
     bad = KEYS["bad"]
     deploy(server, "forever", bad)
     assert server.infer("forever", X, key=bad).status == 200
@@ -136,7 +136,7 @@ def test_more_work_than_a_tenant_may_have_waiting(make_server):
 
 
 def test_a_refusal_that_is_known_comes_before_the_body(make_server):
-    server = make_server(config=two_tenants().replace("name: bad,", "name: bad, queue: 1,"))
+    server = make_server(config=two_tenants().replace("name: bad,", "name: bad, limits: {queued: 1},"))
     bad = KEYS["bad"]
     deploy(server, "forever", bad)
     assert server.infer("forever", X, key=bad).status == 200

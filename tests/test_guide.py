@@ -1,4 +1,4 @@
-"""docs/guide/functions.md is true: its files are written and its commands are run, as they stand and in their order.
+"""The pages of docs/guide are true: their files are written and their commands are run, as they stand and in order.
 
 A line `` `path`: `` before a fenced block makes the block that file. A block of `sh` is run and must succeed; one of
 `sh fails` must end with an error. Every line of a block of `text` behind it must be in what it printed, where `…`
@@ -14,6 +14,7 @@ import sys
 import pytest
 from conftest import BINARY, BINARY_CACHE, CALL_LIMIT, PRESET, ROOT
 
+GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 GUIDE = ROOT / "docs" / "guide" / "functions.md"
 FILES = {"yaml", "c", "python"}
 
@@ -23,9 +24,9 @@ class Block:
         self.line, self.kind, self.text, self.path = line, kind, text, path
 
 
-def read_blocks():
+def read_blocks(guide):
     blocks, path, begin = [], None, None
-    for number, line in enumerate(GUIDE.read_text().splitlines(), 1):
+    for number, line in enumerate(guide.read_text().splitlines(), 1):
         if begin is None and line.startswith("```"):
             begin, kind, inside = number, line[3:].strip(), []
         elif begin is not None and line == "```":
@@ -37,7 +38,7 @@ def read_blocks():
             path = match[1]
         elif line:
             path = None
-    assert begin is None, f"{GUIDE.name}:{begin}: the block does not end"
+    assert begin is None, f"{guide.name}:{begin}: the block does not end"
     return blocks
 
 
@@ -61,24 +62,26 @@ def is_shown(wanted, lines):
     return any(pattern.fullmatch(line) for line in lines)
 
 
-def test_blocks_are_of_known_kinds():
-    assert read_blocks()
-    for block in read_blocks():
-        where = f"{GUIDE.name}:{block.line}"
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_blocks_are_of_known_kinds(guide):
+    assert read_blocks(guide)
+    for block in read_blocks(guide):
+        where = f"{guide.name}:{block.line}"
         assert block.kind in FILES | {"sh", "sh fails", "text"}, f"{where}: '{block.kind}' is neither file nor command"
         assert (block.kind in FILES) == (block.path is not None), f"{where}: a file has a name, and nothing else has"
 
 
 @pytest.mark.skipif(PRESET != "dev", reason="its kernels need a compiler")
-def test_commands_do_what_the_guide_says(make_server, tmp_path):
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_commands_do_what_the_guide_says(guide, make_server, tmp_path):
     server = make_server()
     make_programs(tmp_path / "bin")
     folder = tmp_path / "work"
     folder.mkdir()
     environment = dict(os.environ, PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}", QUERN_SERVER=server.url)
     ran = None
-    for block in read_blocks():
-        where = f"{GUIDE.name}:{block.line}"
+    for block in read_blocks(guide):
+        where = f"{guide.name}:{block.line}"
         if block.path:
             path = folder / block.path
             path.parent.mkdir(parents=True, exist_ok=True)

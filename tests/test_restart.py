@@ -1,4 +1,7 @@
 """What is deployed outlives the server, however it ends."""
+import hashlib
+import sqlite3
+
 import numpy as np
 import pytest
 from conftest import saxpy_inputs
@@ -50,3 +53,33 @@ def test_killed_while_deploying_changes_nothing(server):
     server.start()
     assert [name for name, _ in listed(server)] == ["saxpy"]
     check_saxpy(server)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_tenants_keep_their_place(make_server, tmp_path, how):
+    names = ("a", "b")
+    rows = [f"{{name: {name}, key_sha256: {hashlib.sha256(name.encode()).hexdigest()}}}" for name in names]
+    record = tmp_path / "record.txt"
+    server = make_server(config=f"tenants: [{', '.join(rows)}]\n", key="a", arguments=["--record", str(record)])
+    server.deploy("saxpy")
+    check_saxpy(server)
+    if how == "kill":  # once they are stored; until then there is nothing to lose
+        saved = server.request("GET", "/v1/counters").json["standings_saved"]
+        while server.request("GET", "/v1/counters").json["standings_saved"] == saved:
+            check_saxpy(server)
+    getattr(server, how)()
+    # Through a copy: what the server left in the log of the database is its to take over.
+    for file in server.state.glob("state.db*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    with sqlite3.connect(tmp_path / "state.db") as database:
+        stood = dict(database.execute("SELECT tenant, vtime FROM standings"))
+    assert stood["a"] > 0, stood
+    server.start()
+    check_saxpy(server)
+    server.stop()
+    sets = [line.split() for line in record.read_text().splitlines() if " tenant t" in line]
+    assert [line[2] for line in sets] == ["t1", "t2"]
+    units = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
+    [vtime] = [word.removeprefix("vtime=") for word in sets[0] if word.startswith("vtime=")]
+    number = vtime.rstrip("numsn")
+    assert int(number) * units[vtime[len(number):]] == stood["a"], (vtime, stood)

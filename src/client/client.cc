@@ -269,6 +269,16 @@ Result<Listed<DeviceInfo>> Client::devices() {
   return read_devices(answer);
 }
 
+Result<Listed<RequestInfo>> Client::requests() {
+  QUERN_TRY(auto answer, call("GET", "/v1/requests"));
+  return read_requests(answer);
+}
+
+Status Client::cancel(const std::string& request) {
+  QUERN_TRY(call("DELETE", "/v1/requests/" + percent_encode(request)));
+  return {};
+}
+
 Status Client::remove(const std::string& name) {
   QUERN_TRY(call("DELETE", "/v1/functions/" + percent_encode(name)));
   return {};

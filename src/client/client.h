@@ -86,6 +86,13 @@ struct DeviceInfo {
   uint64_t executors = 0, running = 0, runs_ended = 0, device_time_ns = 0;
 };
 
+struct RequestInfo {
+  std::string id, function, tenant;
+  std::string state;  ///< queued, placed, running, ended
+  std::string device, end;
+  uint64_t age_ns = 0;
+};
+
 /// A list as it is for people, and as it came for programs.
 template <class T>
 struct Listed {
@@ -119,6 +126,9 @@ class Client {
   Result<FunctionInfo> function(const std::string& name);
   Result<Listed<FunctionInfo>> functions();
   Result<Listed<DeviceInfo>> devices();
+  Result<Listed<RequestInfo>> requests();
+  /// By the id that `requests` shows. kNotFound if it has ended, or is another tenant's.
+  Status cancel(const std::string& request);
   Status remove(const std::string& name);
   /// As it came: `versions` and `history`.
   Result<std::string> history(const std::string& name);

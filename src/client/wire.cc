@@ -194,6 +194,24 @@ Result<Listed<FunctionInfo>> read_functions(const HttpAnswer& answer) {
   return list;
 }
 
+Result<Listed<RequestInfo>> read_requests(const HttpAnswer& answer) {
+  QUERN_TRY(auto value, parse(answer.body));
+  Listed<RequestInfo> list;
+  each(value, "requests", [&](const json::value& item) {
+    RequestInfo request;
+    request.id = text_at(item, "id");
+    request.function = text_at(item, "function");
+    request.tenant = text_at(item, "tenant");
+    request.state = text_at(item, "state");
+    request.device = text_at(item, "device");
+    request.end = text_at(item, "end");
+    request.age_ns = count_at(item, "age_ns");
+    list.items.push_back(std::move(request));
+  });
+  list.json = as_text(answer.body);
+  return list;
+}
+
 Result<Listed<DeviceInfo>> read_devices(const HttpAnswer& answer) {
   QUERN_TRY(auto value, parse(answer.body));
   Listed<DeviceInfo> list;

@@ -18,5 +18,6 @@ Result<InferAnswer> read_infer_answer(HttpAnswer answer);
 Result<FunctionInfo> read_function(const HttpAnswer& answer);
 Result<Listed<FunctionInfo>> read_functions(const HttpAnswer& answer);
 Result<Listed<DeviceInfo>> read_devices(const HttpAnswer& answer);
+Result<Listed<RequestInfo>> read_requests(const HttpAnswer& answer);
 
 }  // namespace quern::client

@@ -50,7 +50,14 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
           fmt::format("{}: too many requests of tenant {} are waiting; retry later", function, call.tenant->name));
     case End::kTooLarge:
       return error(fmt::format("{}: needs {} of device memory, more than any device has", function,
-                               show_bytes(call.plan->plan.memory_bytes)));
+                               show_bytes(call.plan->run_bytes + call.function->object_bytes())));
+    case End::kOverLimit:
+      return error(fmt::format("{}: needs {} of device memory, which is larger than its tenant may use ({})", function,
+                               show_bytes(call.plan->run_bytes + call.function->object_bytes()),
+                               show_bytes(call.tenant->limits.memory_bytes)));
+    case End::kWouldBeLate:
+      return error(fmt::format("{}: could not make its deadline of {} behind those that wait; retry later, or raise it",
+                               function, to_string(call.timeout)));
     case End::kNoDevice:
       return error(fmt::format("{}: no device is up; retry later", function));
     case End::kQuarantined:
@@ -59,6 +66,8 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
                       "version, or retry later",
                       function));
     case End::kLost:
+      if (!run.load_error.empty())
+        return error(fmt::format("{}: a constant could not be loaded: {}; retry later", function, run.load_error));
       return error(
           fmt::format("{}: its executor died under it each time, through no fault of its own; retry later", function));
     case End::kRemoved:

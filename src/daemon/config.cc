@@ -13,12 +13,13 @@
 #include "base/units.h"
 #include "function/manifest.h"
 #include "function/yaml_tree.h"
+#include "sched/policy/table.h"
 
 namespace quern::daemon {
 namespace {
 
 constexpr size_t kMostDevices = 64, kMostTenants = 4096;
-constexpr int64_t kMostCores = 1024, kMostWeight = 1'000'000, kMostQueue = 4096;
+constexpr int64_t kMostCores = 1024, kMostWeight = 10'000, kMostRequests = 65536, kLeastUrgent = 9;
 
 /// Reads on after a mistake, so that all of them are told at once. What is wrong keeps its default.
 class ConfigReader {
@@ -29,9 +30,10 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants", "build_limit"});
+    refuse_unknown(root, file_, {"devices", "tenants", "policy", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
+    if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);
     if (const auto limit = scalar(root, file_, "build_limit")) {
       const auto parsed = parse_duration(*limit);
       if (parsed.ok() && parsed->ns > 0)
@@ -129,12 +131,23 @@ class ConfigReader {
     }
   }
 
+  /// 0 if it is left out; written as 0 it is a mistake.
+  uint64_t read_bytes(const YamlNode& node, std::string_view what, std::string_view key, std::string_view default_is) {
+    const auto text = scalar(node, what, key);
+    if (!text) return 0;
+    const auto bytes = parse_bytes(*text);
+    if (bytes.ok() && *bytes > 0) return *bytes;
+    mistake(node.find(key)->line, bytes.ok() ? fmt::format("{}: {} is 0; leave it out for {}", what, key, default_is)
+                                             : fmt::format("{}: {} {}", what, key, bytes.error().text));
+    return 0;
+  }
+
   DeviceConfig read_device(const YamlNode& node) {
     DeviceConfig device;
     std::string what = "device";
     if (!is_map(node, what)) return device;
     device.name = read_name(node, what, device_names_);
-    refuse_unknown(node, what, {"name", "driver", "index", "cores", "memory", "in_place"});
+    refuse_unknown(node, what, {"name", "driver", "index", "cores", "memory", "context_memory", "in_place"});
     if (const auto driver = scalar(node, what, "driver")) {
       const std::vector<std::string> known{"opencl", "fake"};
       if (std::find(known.begin(), known.end(), *driver) == known.end())
@@ -145,15 +158,8 @@ class ConfigReader {
     if (const YamlNode* index = node.find("index"))
       device.index = static_cast<uint32_t>(whole(*index, what + ": index", 0, 255).value_or(0));
     if (const YamlNode* cores = node.find("cores")) read_cores(*cores, what, device.cores);
-    if (const auto memory = scalar(node, what, "memory")) {
-      const auto bytes = parse_bytes(*memory);
-      if (!bytes.ok())
-        mistake(node.find("memory")->line, fmt::format("{}: memory {}", what, bytes.error().text));
-      else if (*bytes == 0)
-        mistake(node.find("memory")->line, fmt::format("{}: memory is 0; leave it out for what the device says", what));
-      else
-        device.memory_bytes = *bytes;
-    }
+    device.memory_bytes = read_bytes(node, what, "memory", "what the device says");
+    device.context_bytes = read_bytes(node, what, "context_memory", "none");
     if (const auto in_place = scalar(node, what, "in_place")) {
       if (*in_place != "true" && *in_place != "false")
         mistake(node.find("in_place")->line,
@@ -168,7 +174,7 @@ class ConfigReader {
     std::string what = "tenant";
     if (!is_map(node, what)) return tenant;
     tenant.name = read_name(node, what, tenant_names_);
-    refuse_unknown(node, what, {"name", "key_sha256", "domain", "weight", "queue"});
+    refuse_unknown(node, what, {"name", "key_sha256", "domain", "weight", "limits"});
     if (const auto key = scalar(node, what, "key_sha256")) {
       const int line = node.find("key_sha256")->line;
       const bool is_hash = key->size() == 64 && key->find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -191,9 +197,53 @@ class ConfigReader {
     }
     if (const YamlNode* weight = node.find("weight"))
       tenant.weight = static_cast<uint32_t>(whole(*weight, what + ": weight", 1, kMostWeight).value_or(1));
-    if (const YamlNode* queue = node.find("queue"))
-      tenant.queue = static_cast<uint32_t>(whole(*queue, what + ": queue", 1, kMostQueue).value_or(1));
+    if (const YamlNode* limits = node.find("limits")) tenant.limits = read_limits(*limits, what + ": limits");
     return tenant;
+  }
+
+  TenantLimits read_limits(const YamlNode& node, const std::string& what) {
+    TenantLimits limits;
+    if (!is_map(node, what)) return limits;
+    refuse_unknown(node, what, {"in_flight", "queued", "memory", "priority"});
+    const auto count = [&](std::string_view key, int64_t least, int64_t most) {
+      const YamlNode* number = node.find(key);
+      return number ? whole(*number, fmt::format("{}: {}", what, key), least, most).value_or(0) : 0;
+    };
+    limits.in_flight = static_cast<uint32_t>(count("in_flight", 1, kMostRequests));
+    limits.queued = static_cast<uint32_t>(count("queued", 1, kMostRequests));
+    limits.memory_bytes = read_bytes(node, what, "memory", "no limit");
+    limits.priority = static_cast<uint8_t>(count("priority", 0, kLeastUrgent));
+    return limits;
+  }
+
+  /// A preset by its name, or a policy for each part.
+  PolicyConfig read_policy(const YamlNode& node) {
+    if (node.is_scalar()) {
+      if (const auto preset = sched::preset(node.text)) return {preset->fairness, preset->placement, preset->eviction};
+      const auto names = sched::presets();
+      const std::vector<std::string> known(names.begin(), names.end());
+      mistake(node.line, fmt::format("policy: '{}' is none{}; known are {}", node.text.substr(0, 32),
+                                     did_you_mean(node.text, known), fmt::join(known, ", ")));
+      return {};
+    }
+    PolicyConfig policy;
+    if (!is_map(node, "policy")) return policy;
+    refuse_unknown(node, "policy", {"fairness", "placement", "eviction"});
+    const auto part = [&](std::string_view key, const auto& rows, std::string& into) {
+      const auto name = scalar(node, "policy", key);
+      if (!name) return;
+      std::vector<std::string> known;
+      for (const auto& row : rows) known.emplace_back(row.name);
+      if (std::find(known.begin(), known.end(), *name) != known.end())
+        into = *name;
+      else
+        mistake(node.find(key)->line, fmt::format("policy: {} '{}' is none{}; known are {}", key, name->substr(0, 32),
+                                                  did_you_mean(*name, known), fmt::join(known, ", ")));
+    };
+    part("fairness", sched::fairnesses(), policy.fairness);
+    part("placement", sched::placements(), policy.placement);
+    part("eviction", sched::evictions(), policy.eviction);
+    return policy;
   }
 
   std::string file_;

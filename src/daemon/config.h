@@ -13,18 +13,32 @@ namespace quern::daemon {
 struct DeviceConfig {
   std::string name;
   std::string driver = "opencl";
-  uint32_t index = 0;         ///< which of the driver's devices
-  std::vector<int> cores;     ///< a CPU device: where its workers run
-  uint64_t memory_bytes = 0;  ///< 0: what the device says
-  bool in_place = true;       ///< a CPU device reads inputs and constants where they are, without a copy
+  uint32_t index = 0;          ///< which of the driver's devices
+  std::vector<int> cores;      ///< a CPU device: where its workers run
+  uint64_t memory_bytes = 0;   ///< 0: what the device says
+  uint64_t context_bytes = 0;  ///< what every executor on it costs
+  bool in_place = true;        ///< a CPU device reads inputs and constants where they are, without a copy
+};
+
+/// What a tenant may use; 0 is no limit of its own.
+struct TenantLimits {
+  uint32_t in_flight = 0;     ///< requests that hold a slot of a device
+  uint32_t queued = 0;        ///< requests that wait
+  uint64_t memory_bytes = 0;  ///< of all its requests in flight
+  uint8_t priority = 0;       ///< the most urgent it may ask for; 0 is the most urgent there is
 };
 
 struct TenantConfig {
   std::string name;
   std::string key_sha256;  ///< 64 hex digits; empty only for the default tenant
   std::string domain;      ///< empty: the tenant's own
-  uint32_t weight = 1;
-  uint32_t queue = 1024;  ///< requests that may wait
+  uint32_t weight = 1;     ///< its share against others'
+  TenantLimits limits;
+};
+
+/// Which policy answers which question; each is a row of sched/policy/table.h. Empty: ours.
+struct PolicyConfig {
+  std::string fairness, placement, eviction;
 };
 
 /// quern.yaml, parsed and checked.
@@ -35,7 +49,10 @@ struct Config {
   std::string binary_cache;  ///< a folder of compiled binaries shared between servers (tests use it); empty: none
   uint64_t arena_bytes = uint64_t{8} << 30;  ///< tensors in flight per domain and direction
   Duration build_limit = Duration::seconds(60);
-  std::vector<int> host_cores;  ///< where the daemon's own threads run; empty: anywhere
+  PolicyConfig policy;
+  std::string record_file;                    ///< where the core's events and actions are written; empty: nowhere
+  uint64_t record_bytes = uint64_t{1} << 30;  ///< how much of them
+  std::vector<int> host_cores;                ///< where the daemon's own threads run; empty: anywhere
 };
 
 /// Reads the text of a quern.yaml. Every mistake is in the error's text, one line each. Unknown keys are mistakes.

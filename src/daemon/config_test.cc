@@ -21,10 +21,12 @@ std::string mistakes(std::string_view text) {
 TEST(Config, ReadsAllKeys) {
   const auto config = parse_config(
       "devices:\n"
-      "  - {name: cpu0, driver: opencl, cores: [0, 2], memory: 4GiB, in_place: false, index: 1}\n"
+      "  - {name: cpu0, driver: opencl, cores: [0, 2], memory: 4GiB, context_memory: 8MiB, in_place: false, index: 1}\n"
       "  - {name: f, driver: fake}\n"
       "tenants: [{name: a, key_sha256: " +
-          sha256("k") + ", domain: both, weight: 3, queue: 7}]\n",
+          sha256("k") +
+          ", domain: both, weight: 3, limits: {in_flight: 2, queued: 7, memory: 1GiB, priority: 4}}]\n"
+          "policy: {fairness: fifo, eviction: lru}\n",
       "quern.yaml");
   ASSERT_TRUE(config.ok()) << config.error().text;
   ASSERT_EQ(config->devices.size(), 2U);
@@ -37,7 +39,32 @@ TEST(Config, ReadsAllKeys) {
   ASSERT_EQ(config->tenants.size(), 1U);
   EXPECT_EQ(config->tenants[0].domain, "both");
   EXPECT_EQ(config->tenants[0].weight, 3U);
-  EXPECT_EQ(config->tenants[0].queue, 7U);
+  EXPECT_EQ(config->tenants[0].limits.in_flight, 2U);
+  EXPECT_EQ(config->tenants[0].limits.queued, 7U);
+  EXPECT_EQ(config->tenants[0].limits.memory_bytes, kGiB);
+  EXPECT_EQ(config->tenants[0].limits.priority, 4U);
+  EXPECT_EQ(config->devices[0].context_bytes, 8 * kMiB);
+  EXPECT_EQ(config->policy.fairness, "fifo");
+  EXPECT_EQ(config->policy.placement, "");
+  EXPECT_EQ(config->policy.eviction, "lru");
+}
+
+TEST(Config, APolicyMayBeAPreset) {
+  const auto config = parse_config("policy: exclusive\n", "quern.yaml");
+  ASSERT_TRUE(config.ok()) << config.error().text;
+  EXPECT_NE(config->policy.fairness, "");
+  EXPECT_NE(config->policy.placement, "");
+  EXPECT_NE(config->policy.eviction, "");
+}
+
+TEST(Config, ChecksPolicies) {
+  EXPECT_THAT(mistakes("policy: exclusiv"), HasSubstr("quern.yaml:1: error: policy: 'exclusiv' is none"));
+  EXPECT_THAT(mistakes("policy: exclusiv"), HasSubstr("did you mean 'exclusive'?"));
+  EXPECT_THAT(mistakes("policy: {fairnes: fifo}"), HasSubstr("did you mean 'fairness'?"));
+  EXPECT_THAT(mistakes("policy: {fairness: luck}"), HasSubstr("policy: fairness 'luck' is none"));
+  EXPECT_THAT(mistakes("policy: {placement: stiky}"), HasSubstr("did you mean 'sticky'?"));
+  EXPECT_THAT(mistakes("policy: {eviction: [lru]}"), HasSubstr("eviction is a list"));
+  EXPECT_THAT(mistakes("policy: [kaas]"), HasSubstr("policy: is a list"));
 }
 
 TEST(Config, EmptyFileIsTheDefault) { EXPECT_TRUE(parse_config("# nothing\n", "quern.yaml").ok()); }
@@ -74,7 +101,17 @@ TEST(Config, ChecksTenants) {
   EXPECT_THAT(mistakes("tenants: [{name: a, key_sha256: " + hash + "}, {name: b, key_sha256: " + hash + "}]"),
               HasSubstr("is that of another tenant"));
   EXPECT_THAT(mistakes("tenants: [{name: a, weight: 0, key_sha256: " + hash + "}]"), HasSubstr("from 1 to"));
+  EXPECT_THAT(mistakes("tenants: [{name: a, weight: 10001, key_sha256: " + hash + "}]"), HasSubstr("to 10000"));
   EXPECT_THAT(mistakes("tenants: []"), HasSubstr("is empty"));
+  const auto limits = [&](const std::string& text) {
+    return mistakes("tenants: [{name: a, key_sha256: " + hash + ", limits: " + text + "}]");
+  };
+  EXPECT_THAT(limits("{quued: 1}"), HasSubstr("tenant a: limits: 'quued' is no key; did you mean 'queued'?"));
+  EXPECT_THAT(limits("{in_flight: 0}"), HasSubstr("tenant a: limits: in_flight: '0' is no whole number from 1 to"));
+  EXPECT_THAT(limits("{memory: 4GB}"), HasSubstr("tenant a: limits: memory '4GB'"));
+  EXPECT_THAT(limits("{memory: 0}"), HasSubstr("memory is 0; leave it out for no limit"));
+  EXPECT_THAT(limits("{priority: 10}"), HasSubstr("priority: '10' is no whole number from 0 to 9"));
+  EXPECT_THAT(limits("7"), HasSubstr("write keys and values"));
 }
 
 TEST(Config, BrokenYamlHasItsLine) {

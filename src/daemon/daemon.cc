@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <deque>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "daemon/discover.h"
 #include "daemon/registry.h"
 #include "daemon/runner.h"
+#include "daemon/standings_keeper.h"
 #include "daemon/state.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -61,11 +63,16 @@ class LiveDaemon final : public Daemon {
                                         const CallOptions& options) override;
   void submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) override;
   void cancel(const std::string& call_id) override;
+  void requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) override;
+  void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) override;
   void count_copied(uint64_t bytes) override { copied_bytes_ += bytes; }
 
  private:
   explicit LiveDaemon(Config config);
-  Status check_fits(const DeployedFunction& function, const Settings& settings, const Plan& plan) const;
+  std::vector<sched::TenantSet> tenant_sets(const std::map<std::string, int64_t>& vtimes) const;
+  Status check_fits(const DeployedFunction& function, const Settings& settings, const CachedPlan& plan) const;
+  /// The number in an id of ours; 0 if it is none.
+  uint64_t request_of(const std::string& call_id) const;
 
   // Constant after create().
   Config config_;
@@ -82,10 +89,11 @@ class LiveDaemon final : public Daemon {
   std::shared_ptr<Deployer::Gone> gone_ = std::make_shared<Deployer::Gone>();
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<Deployer> deployer_;
+  std::unique_ptr<StandingsKeeper> standings_;
 };
 
 LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
-  if (config_.tenants.empty()) config_.tenants.push_back({"default", "", "", 1});
+  if (config_.tenants.empty()) config_.tenants.push_back({"default", "", "", 1, {}});
   for (const TenantConfig& tenant : config_.tenants) {
     const std::string domain = tenant.domain.empty() ? tenant.name : tenant.domain;
     DomainArenas& arenas = domains_[domain];
@@ -100,7 +108,7 @@ LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
     known.domain = domain;
     known.domain_id = arenas.id;
     known.weight = tenant.weight;
-    known.queue = tenant.queue;
+    known.limits = tenant.limits;
     by_key_[tenant.key_sha256] = &tenants_.back();
   }
   // Ids of two runs of the server differ, so that a log line or an answer is never taken for another's.
@@ -118,7 +126,8 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   if (self->config_.devices.empty()) {
     QUERN_TRY(self->config_.devices, discover_devices(self->run_folder_ + "/discover"));
   }
-  QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_));
+  QUERN_TRY(const auto vtimes, state->vtimes());
+  QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_, self->tenant_sets(vtimes)));
   std::vector<const DeviceRecord*> targets;
   std::set<std::string> kinds;
   for (const auto& device : self->runner_->devices()) {
@@ -133,15 +142,33 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   *self->gone_ = [runner = self->runner_.get()](uint64_t function) {
     (void)runner->post(FunctionGoneMessage{function});
   };
+  std::vector<std::string> names;
+  for (const Tenant& tenant : self->tenants_) names.push_back(tenant.name);
+  QUERN_TRY(self->standings_, StandingsKeeper::create(*self->runner_, *self->deployer_, std::move(names)));
   self->runner_->start();
   self->deployer_->start();
+  self->standings_->start();
   return std::unique_ptr<Daemon>(std::move(self));
+}
+
+std::vector<sched::TenantSet> LiveDaemon::tenant_sets(const std::map<std::string, int64_t>& vtimes) const {
+  std::vector<sched::TenantSet> sets;
+  for (const Tenant& tenant : tenants_) {
+    const TenantLimits& limits = tenant.limits;
+    sched::TenantSet& one = sets.emplace_back();
+    one.tenant = {tenant.id};
+    one.weight = tenant.weight;
+    one.limits = {limits.in_flight, limits.queued, limits.memory_bytes, limits.priority};
+    if (const auto stood = vtimes.find(tenant.name); stood != vtimes.end()) one.vtime = stood->second;
+  }
+  return sets;
 }
 
 void LiveDaemon::stop(Duration limit) {
   if (stopped_.exchange(true)) return;
   if (deployer_) deployer_->stop();
   if (runner_) runner_->stop(limit);
+  if (standings_) standings_->stop();
   // From here on nobody listens: functions that are let go of are just let go of.
   *gone_ = nullptr;
   os::remove_tree(run_folder_);
@@ -188,7 +215,17 @@ std::vector<DeviceStatus> LiveDaemon::devices() const {
 
 Counters LiveDaemon::counters() const {
   const RunnerCounters& runner = runner_->counters();
-  return {copied_bytes_, deployer_->builds(), runner.executors_started, runner.executors_lost};
+  Counters counters;
+  counters.copied_bytes = copied_bytes_;
+  counters.builds = deployer_->builds();
+  counters.executors_started = runner.executors_started;
+  counters.executors_lost = runner.executors_lost;
+  counters.evictions = runner.evictions;
+  counters.queued = runner.queued;
+  counters.fairness_lag_ns = runner.fairness_lag_ns;
+  counters.fairness_bound_ns = runner.fairness_bound_ns;
+  counters.standings_saved = standings_->saved();
+  return counters;
 }
 
 bool LiveDaemon::is_ready() const {
@@ -221,26 +258,30 @@ Result<FunctionRef> LiveDaemon::set(const Tenant& tenant, std::string_view name,
 Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
   if (stopped_) return unavailable("the server is stopping; retry elsewhere or later");
   // What is on its way waits, or runs: at least this many wait. The core knows exactly, once the body is read.
-  const uint64_t may_run = runner_->devices().size() * Runner::core_config().runs_in_flight;
-  if (runner_->counters().queued < Runner::core_config().most_queued && tenant.on_their_way < tenant.queue + may_run)
-    return {};
+  const sched::Config& core = runner_->core_config();
+  const uint64_t may_run = runner_->devices().size() * core.runs_in_flight;
+  const uint64_t may_wait = tenant.limits.queued ? tenant.limits.queued : core.most_queued_per_tenant;
+  if (runner_->counters().queued < core.most_queued && tenant.on_their_way < may_wait + may_run) return {};
   if (retry_after) *retry_after = Duration::seconds(1);
   return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
 }
 
-Status LiveDaemon::check_fits(const DeployedFunction& function, const Settings& settings, const Plan& plan) const {
+Status LiveDaemon::check_fits(const DeployedFunction& function, const Settings& settings,
+                              const CachedPlan& cached) const {
+  const Plan& plan = cached.plan;
+  const uint64_t bytes = cached.run_bytes + function.object_bytes();
   const auto& limit = settings.memory_bytes;
-  if (limit && plan.memory_bytes > *limit)
+  if (limit && bytes > *limit)
     return invalid(fmt::format("function {}: this call needs {} and limits.memory is {}", function.name,
-                               show_bytes(plan.memory_bytes), show_bytes(*limit)));
+                               show_bytes(bytes), show_bytes(*limit)));
   uint64_t most = 0, most_at_once = 0;
   for (const auto& device : runner_->devices()) {
-    most = std::max(most, device->caps.memory_bytes);
+    most = std::max(most, device->usable_bytes());
     most_at_once = std::max(most_at_once, device->caps.max_allocation_bytes);
   }
-  if (plan.memory_bytes > most)
+  if (bytes > most)
     return invalid(fmt::format("function {}: this call needs {} of device memory, and the largest device has {}",
-                               function.name, show_bytes(plan.memory_bytes), show_bytes(most)));
+                               function.name, show_bytes(bytes), show_bytes(most)));
   for (const PlannedBuffer& buffer : plan.buffers)
     if (buffer.size_bytes > most_at_once)
       return invalid(fmt::format("function {}: a buffer of {} is more than any device allocates at once ({})",
@@ -257,7 +298,7 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   QUERN_TRY(call->plan, deployed->plan_for(binding));
   const Plan& plan = call->plan->plan;
   const Settings settings = deployed->settings();
-  QUERN_TRY(check_fits(*deployed, settings, plan));
+  QUERN_TRY(check_fits(*deployed, settings, *call->plan));
   QUERN_TRY(call->scalars, scalars_of(manifest, plan, binding));
   call->request = next_request_.fetch_add(1);
   call->id = fmt::format("{}-{}", id_prefix_, call->request);
@@ -305,10 +346,36 @@ void LiveDaemon::submit(std::unique_ptr<Call> call, std::function<void(std::uniq
   give_back(std::move(left));
 }
 
-void LiveDaemon::cancel(const std::string& call_id) {
+uint64_t LiveDaemon::request_of(const std::string& call_id) const {
   const size_t dash = call_id.rfind('-');
-  if (dash == std::string::npos || call_id.compare(0, dash, id_prefix_) != 0) return;
-  (void)runner_->post(CancelMessage{std::strtoull(call_id.c_str() + dash + 1, nullptr, 10)});
+  if (dash == std::string::npos || call_id.compare(0, dash, id_prefix_) != 0) return 0;
+  uint64_t number = 0;
+  const char* end = call_id.data() + call_id.size();
+  const auto [rest, problem] = std::from_chars(call_id.data() + dash + 1, end, number);
+  return problem == std::errc() && rest == end ? number : 0;
+}
+
+void LiveDaemon::cancel(const std::string& call_id) {
+  if (const uint64_t request = request_of(call_id)) (void)runner_->post(CancelMessage{request, nullptr, nullptr});
+}
+
+void LiveDaemon::cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) {
+  // Shared, for what is posted may come back, and what is moved into a message does not.
+  const auto told = std::make_shared<std::function<void(Status)>>(std::move(done));
+  const auto none = [call_id] {
+    return not_found(fmt::format("request {}: has ended, or never was; 'quern requests' lists them", call_id));
+  };
+  const uint64_t request = request_of(call_id);
+  if (request == 0) return (*told)(none());
+  if (!runner_->post(CancelMessage{request, &tenant,
+                                   [told, none](bool is_theirs) { (*told)(is_theirs ? Status() : Status(none())); }}))
+    (*told)(exhausted("too many requests are waiting; retry later"));
+}
+
+void LiveDaemon::requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) {
+  const auto told = std::make_shared<decltype(done)>(std::move(done));
+  if (!runner_->post(ListMessage{&tenant, [told](std::vector<RequestStatus> list) { (*told)(std::move(list)); }}))
+    (*told)(exhausted("too many requests are waiting; retry later"));
 }
 
 }  // namespace

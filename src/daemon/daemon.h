@@ -27,7 +27,7 @@ struct Tenant {
   std::string domain;
   uint64_t domain_id = 0;
   uint32_t weight = 1;
-  uint32_t queue = 0;                             ///< requests that may wait
+  TenantLimits limits;
   mutable std::atomic<uint64_t> on_their_way{0};  ///< submitted and not answered
 };
 
@@ -134,10 +134,28 @@ struct DeviceStatus {
   uint64_t executors = 0, running = 0, runs_ended = 0, device_time_ns = 0;
 };
 
+/// A request, for showing to people.
+struct RequestStatus {
+  std::string id;  ///< as in `Quern-Request`
+  std::string function, tenant;
+  std::string state;   ///< queued, placed (on a device that gets ready), running, ended
+  std::string device;  ///< where it runs or last ran; empty if it never did
+  std::string end;     ///< of one that ended: done, or how else
+  uint8_t priority = 0;
+  Duration age;   ///< since it was submitted
+  Duration took;  ///< of one that ended: from there to its answer
+};
+
 /// Counters of the whole daemon, for tests, benchmarks and people.
 struct Counters {
   uint64_t copied_bytes = 0;  ///< tensor bytes that we copied outside the device
   uint64_t builds = 0, executors_started = 0, executors_lost = 0;
+  uint64_t evictions = 0;  ///< objects and contexts that left a device to make room
+  uint64_t queued = 0;     ///< requests that wait now
+  /// How far the furthest tenant is ahead of the last, and how far it can ever be, in device time; as it was within
+  /// the last second or, if nothing happened since, before.
+  int64_t fairness_lag_ns = 0, fairness_bound_ns = 0;
+  uint64_t standings_saved = 0;  ///< how often the tenants' virtual times were stored
 };
 
 /// The live shell of the scheduler core: owns the strand, the executors, the builders and the state.
@@ -190,6 +208,12 @@ class Daemon {
   /// `done` gets the call back, ended; exactly once. Cancel it by its id meanwhile.
   virtual void submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) = 0;
   virtual void cancel(const std::string& call_id) = 0;
+
+  /// The tenant's requests: those on their way, the oldest first, then those that ended lately, the latest first.
+  virtual void requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) = 0;
+  /// One that waits is answered `cancelled`; of one that runs the gate closes. kNotFound if it has ended, or is not the
+  /// tenant's.
+  virtual void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) = 0;
 
   /// The front door's share of Counters::copied_bytes.
   virtual void count_copied(uint64_t bytes) = 0;

@@ -24,6 +24,11 @@ constexpr int kThreads = 2;
 
 std::atomic<uint64_t> next_function{1};
 std::atomic<uint64_t> next_build{1};
+std::atomic<uint64_t> next_object{1};
+
+// Numbers of content that nobody holds: a function that comes back finds its constants where they still are. What was
+// forgotten gets a new number, and is loaded again.
+constexpr size_t kMostRemembered = 65536;
 
 std::string list_mistakes(const std::vector<Mistake>& mistakes) {
   std::string text;
@@ -282,6 +287,9 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     if (buffer.role != Role::kConstant) continue;
     QUERN_TRY(const auto bytes, constant_bytes(buffer, plan.buffers[i], files));
     QUERN_TRY(function->constants[i], hold(bytes));
+    const sched::ObjectNeed need{{function->constants[i]->number}, function->constants[i]->size_bytes};
+    if (std::find(function->objects.begin(), function->objects.end(), need) == function->objects.end())
+      function->objects.push_back(need);
   }
   return function;
 }
@@ -319,7 +327,7 @@ Status Deployer::check_groups(const DeployedFunction& function, const Plan& plan
 Status Deployer::check_fits(const DeployedFunction& function, std::vector<std::string>& warnings) const {
   uint64_t most = 0;
   for (const DeviceRecord* device : targets_)
-    if (function.binaries.contains(device->caps.build_key)) most = std::max(most, device->caps.memory_bytes);
+    if (function.binaries.contains(device->caps.build_key)) most = std::max(most, device->usable_bytes());
   for (const Corner corner : {Corner::kSmallest, Corner::kLargest}) {
     const auto plan = make_plan(function.manifest, corner_of(function.manifest, corner), function.limits);
     if (plan.ok()) QUERN_TRY(check_groups(function, *plan));
@@ -396,17 +404,29 @@ Result<BinaryContent> Deployer::build(const DeviceRecord& device, const Manifest
 Result<HostObjectRef> Deployer::hold(std::span<const std::byte> bytes) {
   const std::string hash = sha256(bytes);
   HostObjectRef known = held_.with([&](auto& held) {
-    std::erase_if(held, [](const auto& item) { return item.second.expired(); });
     const auto it = held.find(hash);
-    return it == held.end() ? nullptr : it->second.lock();
+    return it == held.end() ? nullptr : it->second.object.lock();
   });
   if (known) return known;
   auto object = std::make_shared<HostObject>();
   object->hash = hash;
   object->size_bytes = bytes.size();
   QUERN_TRY(object->fd, os::immutable_copy("quern-object", bytes));
-  held_.with([&](auto& held) { held[hash] = object; });
-  return HostObjectRef(object);
+  return held_.with([&](auto& held) -> HostObjectRef {
+    if (held.size() >= kMostRemembered)
+      std::erase_if(held, [](const auto& item) { return item.second.object.expired(); });
+    Held& one = held[hash];
+    // Another thread may have been faster.
+    if (HostObjectRef theirs = one.object.lock()) return theirs;
+    if (one.number == 0) one.number = next_object.fetch_add(1);
+    object->number = one.number;
+    one.object = object;
+    return object;
+  });
+}
+
+Status Deployer::save_vtimes(const std::map<std::string, int64_t>& vtimes) {
+  return state_.with([&](auto& state) { return state->put_vtimes(vtimes); });
 }
 
 Result<int64_t> Deployer::store(const DeployedFunction& function, const Files& files) {

@@ -49,6 +49,9 @@ class Deployer {
                           const std::map<std::string, std::string>& changes);
   Result<History> history(const std::string& tenant, std::string_view name) const;
 
+  /// Any thread: see State. On disk when it returns.
+  Status save_vtimes(const std::map<std::string, int64_t>& vtimes);
+
   uint64_t builds() const { return builds_.load(); }
 
  private:
@@ -86,7 +89,11 @@ class Deployer {
   mutable os::Guarded<std::unique_ptr<State>> state_;
   /// Held while what is current changes, so that registry and state agree whoever comes second.
   os::Guarded<bool> changing_;
-  os::Guarded<std::map<std::string, std::weak_ptr<const HostObject>>> held_;
+  struct Held {
+    uint64_t number = 0;
+    std::weak_ptr<const HostObject> object;
+  };
+  os::Guarded<std::map<std::string, Held>> held_;  ///< by hash; at most kMostRemembered of those nobody holds
   std::vector<os::Thread> threads_;
 };
 

@@ -94,17 +94,8 @@ Result<bool> ExecutorProcess::take_frame() {
   if (!loaded->ok) os::log_warning("executor {}: {}", pid(), loaded->text);
   // The first reason is the true one: a plan fails again after what it needs.
   const auto fail = [&](uint64_t plan) { failed_plans_.emplace(plan, Error{loaded->code, loaded->text}); };
-  const auto by_id = [&](std::map<std::string, Item>& items) {
-    const auto it = std::find_if(items.begin(), items.end(), [&](auto& item) { return item.second.id == loaded->id; });
-    if (it == items.end()) return;
-    if (loaded->ok) {
-      it->second.state = State::kLoaded;
-      return;
-    }
-    for (auto& [id, plan] : plans_)
-      if (plan.program == it->first || std::count(plan.constants.begin(), plan.constants.end(), it->first)) fail(id);
-    // Forgotten, so that the next plan that needs it tries again.
-    items.erase(it);
+  const auto by_id = [&](auto& items) {
+    return std::find_if(items.begin(), items.end(), [&](auto& item) { return item.second.id == loaded->id; });
   };
   switch (loaded->kind) {
     case Kind::kSegment:
@@ -114,17 +105,36 @@ Result<bool> ExecutorProcess::take_frame() {
       }
       break;
     case Kind::kObject:
-      by_id(objects_);
+      if (auto it = by_id(objects_); it != objects_.end() && it->second.loading) {
+        load_end_ = LoadEnd{it->first, std::nullopt};
+        it->second.loading.reset();
+        if (!loaded->ok) {
+          load_end_->error = Error{loaded->code, loaded->text};
+          erase_object(it);
+        }
+      }
       break;
     case Kind::kProgram:
-      by_id(programs_);
+      if (auto it = by_id(programs_); it != programs_.end()) {
+        if (loaded->ok) {
+          it->second.state = State::kLoaded;
+        } else {
+          for (auto& [id, plan] : plans_)
+            if (plan.program == it->first) fail(id);
+          // Forgotten, so that the next plan that needs it tries again.
+          programs_.erase(it);
+        }
+      }
       break;
     case Kind::kPlan:
-      if (auto it = plans_.find(loaded->id); it != plans_.end()) {
+      if (auto dropped = dropped_plans_.find(loaded->id); dropped != dropped_plans_.end()) {
+        if (--dropped->second == 0) dropped_plans_.erase(dropped);
+      } else if (auto it = plans_.find(loaded->id); it != plans_.end()) {
         if (loaded->ok) {
           it->second.state = State::kLoaded;
         } else {
           fail(loaded->id);
+          it->second.state = State::kLoaded;  // answered: nothing more comes for it
           evict(loaded->id);
         }
       }
@@ -198,14 +208,42 @@ Status ExecutorProcess::require_segment(const std::shared_ptr<ipc::Segment>& seg
   return {};
 }
 
-Status ExecutorProcess::load(std::map<std::string, Item>& items, const HostObject& object, bool is_program) {
-  auto [it, fresh] = items.try_emplace(object.hash);
+Status ExecutorProcess::load_program(const HostObject& object) {
+  auto [it, fresh] = programs_.try_emplace(object.hash);
   ++it->second.uses;
   if (!fresh) return {};
   const uint64_t id = it->second.id = next_id_++;
   const int fd = object.fd.get();
-  if (is_program) return channel_.send(ipc::LoadProgram{id, object.size_bytes}, {&fd, 1});
-  return channel_.send(ipc::LoadObject{id, object.size_bytes}, {&fd, 1});
+  return channel_.send(ipc::LoadProgram{id, object.size_bytes}, {&fd, 1});
+}
+
+Status ExecutorProcess::load_object(const HostObjectRef& object) {
+  const uint64_t id = next_id_++;
+  const uint64_t memory_bytes = in_place_ ? 0 : object->size_bytes;
+  make_room(memory_bytes);
+  const int fd = object->fd.get();
+  QUERN_TRY(channel_.send(ipc::LoadObject{id, object->size_bytes}, {&fd, 1}));
+  objects_[object->number] = {id, memory_bytes, object};
+  object_bytes_ += memory_bytes;
+  return {};
+}
+
+void ExecutorProcess::erase_object(std::map<uint64_t, ObjectItem>::iterator object) {
+  object_bytes_ -= object->second.memory_bytes;
+  objects_.erase(object);
+}
+
+void ExecutorProcess::drop_object(uint64_t object) {
+  const auto it = objects_.find(object);
+  if (it == objects_.end()) return;
+  for (auto plan = plans_.begin(); plan != plans_.end();) {
+    const auto& [id, item] = *plan++;
+    if (std::count(item.objects.begin(), item.objects.end(), object) == 0) continue;
+    QUERN_CHECK(item.pins == 0, "an object is dropped while a run uses it");
+    evict(id);
+  }
+  (void)channel_.send(ipc::DropObject{it->second.id});
+  erase_object(it);
 }
 
 // All frames of a plan go out at once: the executor takes them in order, and the answers come while we go on.
@@ -215,14 +253,15 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   item.program = binary.object->hash;
   item.memory_bytes = (in_place_ ? plan.plan.in_place : plan.plan.own).bytes() * lanes_.size();
   make_room(item.memory_bytes);
-  QUERN_TRY(load(programs_, *binary.object, true));
   std::map<std::string, uint64_t> object_ids;
   for (const HostObjectRef& constant : function.constants) {
     if (!constant) continue;
-    QUERN_TRY(load(objects_, *constant, false));
-    object_ids[constant->hash] = objects_[constant->hash].id;
-    item.constants.push_back(constant->hash);
+    const auto object = objects_.find(constant->number);
+    if (object == objects_.end()) return internal(fmt::format("object {}: is not loaded", constant->number));
+    object_ids[constant->hash] = object->second.id;
+    item.objects.push_back(constant->number);
   }
+  QUERN_TRY(load_program(*binary.object));
   const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, in_place_, programs_[item.program].id, object_ids));
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
   const int fd = memory.get();
@@ -235,7 +274,8 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
 
 void ExecutorProcess::make_room(uint64_t memory_bytes) {
   for (auto it = ages_.begin();
-       it != ages_.end() && (plans_.size() >= kMostPlans || plan_bytes_ + memory_bytes > caps_->memory_bytes);) {
+       it != ages_.end() &&
+       (plans_.size() >= kMostPlans || plan_bytes_ + object_bytes_ + memory_bytes > caps_->memory_bytes);) {
     const uint64_t plan = *it++;
     const PlanItem& item = plans_.at(plan);
     if (item.pins == 0 && item.state == State::kLoaded) evict(plan);
@@ -245,22 +285,19 @@ void ExecutorProcess::make_room(uint64_t memory_bytes) {
 void ExecutorProcess::evict(uint64_t plan) {
   auto item = plans_.extract(plan);
   if (!item) return;
+  if (item.mapped().state == State::kLoading) ++dropped_plans_[plan];
   ages_.erase(item.mapped().age);
   plan_bytes_ -= item.mapped().memory_bytes;
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) (void)push(lane, ipc::ForgetPlanCommand{plan});
   (void)channel_.send(ipc::DropPlan{plan});
-  release(programs_, item.mapped().program, true);
-  for (const std::string& constant : item.mapped().constants) release(objects_, constant, false);
+  release_program(item.mapped().program);
 }
 
-void ExecutorProcess::release(std::map<std::string, Item>& items, const std::string& hash, bool is_program) {
-  const auto it = items.find(hash);
-  if (it == items.end() || --it->second.uses > 0) return;
-  if (is_program)
-    (void)channel_.send(ipc::DropProgram{it->second.id});
-  else
-    (void)channel_.send(ipc::DropObject{it->second.id});
-  items.erase(it);
+void ExecutorProcess::release_program(const std::string& hash) {
+  const auto it = programs_.find(hash);
+  if (it == programs_.end() || --it->second.uses > 0) return;
+  (void)channel_.send(ipc::DropProgram{it->second.id});
+  programs_.erase(it);
 }
 
 Status ExecutorProcess::push(uint32_t lane, const ipc::Command& command) {

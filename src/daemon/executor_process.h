@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -32,6 +33,12 @@ struct ExecutorEnd {
   std::string last_words;  ///< the end of what it wrote to its log
 };
 
+/// The end of a load: the object is there, or `error` says why it is not.
+struct LoadEnd {
+  uint64_t object = 0;
+  std::optional<Error> error;
+};
+
 /// The daemon's side of one executor: the process, its rings and gates, and what was put into it. Belongs to the
 /// strand. Everything it reads from the other side is checked; nonsense is an error, and the strand kills it.
 class ExecutorProcess {
@@ -53,6 +60,8 @@ class ExecutorProcess {
 
   /// One frame, if there is one: Hello or Loaded is taken in, and true returned.
   Result<bool> take_frame();
+  /// The load that the frame taken last answered, if it did and the object is still wanted; once.
+  std::optional<LoadEnd> take_load_end() { return std::exchange(load_end_, std::nullopt); }
   /// One event of a lane, if there is one. Call until none has any.
   Result<std::optional<ipc::RunEnded>> take_event(uint32_t lane);
   /// Announces that the strand will sleep; false if an event came meanwhile.
@@ -61,8 +70,14 @@ class ExecutorProcess {
   /// False once the other side closed it, which would be ready to read for ever.
   bool take_log();
 
-  /// Sends what this run needs and is not there yet. True if all is there; false if some is on its way; the error if
-  /// some cannot be had. Ask again after every frame.
+  /// Sends the object: a frame answers it. Keeps it alive until then.
+  Status load_object(const HostObjectRef& object);
+  /// Frees it and every plan that uses it; none may be pinned. Frames are taken in order, so its memory is free before
+  /// whatever is sent next needs any.
+  void drop_object(uint64_t object);
+
+  /// Sends what this run needs beside its objects and is not there yet: program, plan and segments. True if all is
+  /// there; false if some is on its way; the error if some cannot be had. Ask again after every frame.
   Result<bool> require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
                        std::span<const ipc::Block> blocks);
   Status push_run(uint32_t lane, const ipc::RunCommand& command);
@@ -90,16 +105,21 @@ class ExecutorProcess {
 
  private:
   enum class State : uint8_t { kLoading, kLoaded };
-  struct Item {
+  struct ProgramItem {
     State state = State::kLoading;
     uint64_t id = 0;
     uint32_t uses = 0;  ///< plans that need it
   };
+  struct ObjectItem {
+    uint64_t id = 0;            ///< of this load: one that is dropped and loaded again has another
+    uint64_t memory_bytes = 0;  ///< of the device: none where it is used in place
+    HostObjectRef loading;      ///< null once it is there
+  };
   struct PlanItem {
     State state = State::kLoading;
     uint64_t function = 0;
-    std::string program;                 ///< hash
-    std::vector<std::string> constants;  ///< hashes
+    std::string program;            ///< hash
+    std::vector<uint64_t> objects;  ///< numbers
     uint64_t memory_bytes = 0;
     uint32_t pins = 0;
     Duration round_trip;
@@ -121,12 +141,14 @@ class ExecutorProcess {
                   std::string cache_folder);
 
   Status push(uint32_t lane, const ipc::Command& command);
-  Status load(std::map<std::string, Item>& items, const HostObject& object, bool is_program);
+  Status load_program(const HostObject& object);
   Status require_segment(const std::shared_ptr<ipc::Segment>& segment);
   Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary);
+  /// Plans are kept as long as there is room: the core does not know that they keep memory of runs that ended.
   void make_room(uint64_t memory_bytes);
+  void erase_object(std::map<uint64_t, ObjectItem>::iterator object);
   void evict(uint64_t plan);
-  void release(std::map<std::string, Item>& items, const std::string& hash, bool is_program);
+  void release_program(const std::string& hash);
 
   // Constant after construction.
   os::Process process_;
@@ -139,13 +161,16 @@ class ExecutorProcess {
   // Strand only.
   std::optional<ipc::DeviceCaps> caps_;
   bool in_place_ = true;
-  std::map<std::string, Item> programs_, objects_;  ///< by hash
+  std::map<std::string, ProgramItem> programs_;  ///< by hash
+  std::map<uint64_t, ObjectItem> objects_;       ///< by number; the core decides which
+  std::optional<LoadEnd> load_end_;
   std::map<uint64_t, PlanItem> plans_;
   std::list<uint64_t> ages_;  ///< plans, least recently used first
   std::map<uint32_t, SegmentItem> segments_;
-  std::map<uint64_t, Error> failed_plans_;  ///< until asked for
+  std::map<uint64_t, Error> failed_plans_;      ///< until asked for
+  std::map<uint64_t, uint32_t> dropped_plans_;  ///< before they were answered: so many answers are not for who asks now
   uint64_t next_id_ = 1;
-  uint64_t plan_bytes_ = 0;
+  uint64_t plan_bytes_ = 0, object_bytes_ = 0;
   std::string last_words_;
   ByteWriter writer_;
   Bytes record_;

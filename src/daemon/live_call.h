@@ -25,6 +25,8 @@ struct LiveCall final : Call {
   uint8_t priority = 5;
   bool profile = false;
   std::function<void(std::unique_ptr<Call>)> done;
+  // Strand only: its neighbours among its tenant's calls (RequestList).
+  LiveCall *newer = nullptr, *older = nullptr;
 };
 
 /// The end of a call: its caller has it again.

@@ -11,6 +11,12 @@ namespace {
 std::atomic<uint64_t> next_plan{1};
 }  // namespace
 
+uint64_t DeployedFunction::object_bytes() const {
+  uint64_t bytes = 0;
+  for (const sched::ObjectNeed& need : objects) bytes += need.bytes;
+  return bytes;
+}
+
 Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding) const {
   const std::string key = plan_key(manifest, binding);
   CachedPlanRef known = plans_.with([&](auto& plans) {
@@ -21,6 +27,9 @@ Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding) const {
   QUERN_TRY(Plan plan, make_plan(manifest, binding, limits));
   auto made = std::make_shared<CachedPlan>();
   made->id = next_plan.fetch_add(1);
+  made->run_bytes = plan.memory_bytes;
+  for (const PlannedBuffer& buffer : plan.buffers)
+    if (buffer.role == Role::kConstant) made->run_bytes -= buffer.size_bytes;
   made->plan = std::move(plan);
   return plans_.with([&](auto& plans) -> CachedPlanRef {
     // Full means that callers use ever new sizes: starting over costs each plan once more and keeps no order.

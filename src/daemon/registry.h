@@ -11,6 +11,7 @@
 #include "daemon/host_object.h"
 #include "function/plan.h"
 #include "os/guarded.h"
+#include "sched/types.h"
 
 namespace quern::daemon {
 
@@ -18,6 +19,7 @@ namespace quern::daemon {
 struct CachedPlan {
   uint64_t id = 0;
   Plan plan;
+  uint64_t run_bytes = 0;  ///< what a run needs for itself: its memory without the constants
 };
 using CachedPlanRef = std::shared_ptr<const CachedPlan>;
 
@@ -31,9 +33,11 @@ struct Binary {
 struct DeployedFunction : Function {
   std::map<std::string, Binary> binaries;  ///< by build key of the device
   std::vector<HostObjectRef> constants;    ///< per buffer of the manifest; null where it is none
+  std::vector<sched::ObjectNeed> objects;  ///< the constants as the core sees them, each once
   PlanLimits limits;                       ///< of all devices together
   int64_t order = 0;                       ///< of deploys: which of two versions is the older one
 
+  uint64_t object_bytes() const;
   /// The plan of a request; made once per key and kept, kMostPlans of them.
   Result<CachedPlanRef> plan_for(const Binding& binding) const;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -17,6 +18,8 @@
 #include "daemon/config.h"
 #include "daemon/executor_process.h"
 #include "daemon/live_call.h"
+#include "daemon/recorder.h"
+#include "daemon/request_list.h"
 #include "os/mailbox.h"
 #include "os/poller.h"
 #include "os/thread.h"
@@ -33,26 +36,41 @@ struct DeviceRecord {
   // Written by the strand, read by anyone.
   std::atomic<bool> is_up{true};
   std::atomic<uint64_t> executors{0}, running{0}, runs_ended{0}, device_time_ns{0};
+
+  /// What one executor alone on it may use.
+  uint64_t usable_bytes() const { return caps.memory_bytes - std::min(caps.memory_bytes, config.context_bytes); }
 };
 
 struct RunnerCounters {
-  std::atomic<uint64_t> executors_started{0}, executors_lost{0}, queued{0};
+  std::atomic<uint64_t> executors_started{0}, executors_lost{0}, queued{0}, evictions{0};
+  std::atomic<uint64_t> steps{0};  ///< of the core: unchanged means that nothing happened
+  std::atomic<int64_t> fairness_lag_ns{0}, fairness_bound_ns{0};  ///< as of the last StandingsMessage
 };
 
-/// What others post to the strand.
+/// What others post to the strand. `done` is called there, and must only hand over.
 struct SubmitMessage {
   std::unique_ptr<LiveCall> call;
 };
 struct CancelMessage {
   uint64_t request = 0;
+  const Tenant* tenant = nullptr;            ///< whose it must be; null: anyone's
+  std::function<void(bool is_theirs)> done;  ///< may be empty
 };
 struct FunctionGoneMessage {
   uint64_t function = 0;
 };
+struct ListMessage {
+  const Tenant* tenant = nullptr;
+  std::function<void(std::vector<RequestStatus>)> done;
+};
+struct StandingsMessage {
+  std::function<void(std::vector<sched::Scheduler::Standing>)> done;
+};
 struct StopMessage {
   Time limit;
 };
-using Message = std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, StopMessage>;
+using Message =
+    std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, ListMessage, StandingsMessage, StopMessage>;
 
 /// The strand: a thread of its own that owns the core and the executors, and is the core's driver.
 ///
@@ -67,8 +85,9 @@ using Message = std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, 
 class Runner {
  public:
   /// Starts one executor per device, waits for what it says of the device, and keeps it for the first domain that
-  /// needs one. An error if a device cannot be had.
-  static Result<std::unique_ptr<Runner>> create(const Config& config, const std::string& run_folder);
+  /// needs one. An error if a device cannot be had. `tenants` have the ids 1, 2, ...
+  static Result<std::unique_ptr<Runner>> create(const Config& config, const std::string& run_folder,
+                                                const std::vector<sched::TenantSet>& tenants);
   ~Runner();
 
   void start();
@@ -79,7 +98,9 @@ class Runner {
 
   const std::vector<std::unique_ptr<DeviceRecord>>& devices() const { return devices_; }
   const RunnerCounters& counters() const { return counters_; }
-  static constexpr sched::Config core_config() { return {}; }
+  const sched::Config& core_config() const { return core_config_; }
+  /// Before start() or after stop(): in between, a StandingsMessage asks.
+  std::vector<sched::Scheduler::Standing> standings() const { return core_.standings(); }
 
  private:
   struct Executor {
@@ -108,44 +129,58 @@ class Runner {
     uint64_t device_time_ns = 0;
   };
 
-  Runner(const Config& config, std::string run_folder, os::Poller poller, os::Event mailbox_event);
+  Runner(const Config& config, std::string run_folder, size_t tenants, os::Poller poller, os::Event mailbox_event);
 
-  Result<uint64_t> start_process(uint64_t device);
-  Status wait_for_greetings();
+  /// What the poller's tokens say: which executor's which descriptor.
+  enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog };
+  static uint64_t token(uint64_t key, Source source) { return key << 3 | static_cast<uint64_t>(source); }
+
+  // runner.cc: the strand and its mail.
+
   void serve();
   std::optional<std::pair<Time, Time>> lone_window() const;
   bool spin_until(Time until);
   void handle(Message& message);
-  void look_at(uint64_t token);
-  void drain_events(uint64_t key);
-  void ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event);
-  void lose(uint64_t key);
-  void doom(uint64_t key, const Error& why);
-  std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end);
-  std::string kernel_at(const Executor& executor, uint64_t run) const;
-  void greet(uint64_t key);
-  void try_push(uint64_t run);
-  void mark_started(Executor& executor);
-  void finish(uint64_t run, bool failed);
-  void forget_run(uint64_t run);
-  void set_spin(uint64_t device);
-  void check_greetings(Time now);
+  std::vector<RequestStatus> list_requests(const Tenant& tenant);
   void end_everything();
 
+  // runner_executors.cc: processes, and what they report.
+  Result<uint64_t> start_process(uint64_t device);
+  Status wait_for_greetings();
+  void look_at(uint64_t token);
+  void greet(uint64_t key);
+  void check_greetings(Time now);
+  void drain_events(uint64_t key);
+  void ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event);
+  void doom(uint64_t key, const Error& why);
+  void lose(uint64_t key);
+  void erase_executor(uint64_t key);
+  std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end);
+  std::string kernel_at(const Executor& executor, uint64_t run) const;
+  void set_spin(uint64_t device);
+
+  // runner_actions.cc: the core's events and actions.
   void feed(sched::Event event);
   void carry_out(const sched::StartExecutor& action);
   void carry_out(const sched::KillExecutor& action);
+  void carry_out(const sched::Load& action);
+  void carry_out(const sched::Unload& action);
   void carry_out(const sched::Run& action);
   void carry_out(const sched::StopRun& action);
   void carry_out(const sched::Answer& action);
   void carry_out(const sched::WakeAt& action);
+  void tell_load_end(Executor& executor);
+  void try_push(uint64_t run);
+  void mark_started(Executor& executor);
+  void finish(uint64_t run, bool failed);
+  void forget_run(uint64_t run);
 
   DeviceRecord& device(uint64_t id) { return *devices_[id - 1]; }
-  void erase_executor(uint64_t key);
 
   // Constant after construction.
   Config config_;
   std::string run_folder_;
+  sched::Config core_config_;
   std::vector<std::unique_ptr<DeviceRecord>> devices_;
   // Any thread.
   os::Mailbox<Message> mailbox_;
@@ -158,6 +193,10 @@ class Runner {
   std::set<uint64_t> active_;                   ///< executors that may send events
   std::map<uint64_t, LiveRun> runs_;
   std::map<uint64_t, std::unique_ptr<LiveCall>> calls_;
+  RequestList requests_;
+  std::map<uint64_t, std::weak_ptr<const HostObject>> objects_;  ///< that calls named, while a function has them
+  std::map<uint64_t, std::string> load_errors_;                  ///< why an object did not load, until it does
+  std::unique_ptr<Recorder> recorder_;                           ///< null: nothing is recorded
   std::deque<sched::Event> waiting_events_;
   std::vector<uint64_t> over_;  ///< runs whose end the core is hearing of
   bool stepping_ = false;

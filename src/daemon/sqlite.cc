@@ -71,6 +71,11 @@ Statement& Statement::bind(std::span<const std::byte> bytes) {
   return *this;
 }
 
+Statement& Statement::bind(int64_t number) {
+  if (!broken_) broken_ = sqlite3_bind_int64(statement_.get(), ++bound_, number) != SQLITE_OK;
+  return *this;
+}
+
 Result<bool> Statement::next() {
   if (broken_) return database_.failed();
   switch (sqlite3_step(statement_.get())) {

@@ -53,6 +53,7 @@ class Statement {
 
   Statement& bind(std::string_view text);
   Statement& bind(std::span<const std::byte> bytes);
+  Statement& bind(int64_t number);
 
   /// Whether there is a row, or another one.
   Result<bool> next();

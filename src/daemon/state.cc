@@ -12,7 +12,7 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 2;
+constexpr int kSchema = 3;
 // `turn`: whichever version of a name has the highest is current.
 constexpr const char* kTables = R"(
   CREATE TABLE versions (
@@ -29,6 +29,9 @@ constexpr const char* kTables = R"(
     age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, at TEXT NOT NULL,
     what TEXT NOT NULL, version TEXT NOT NULL);
   CREATE INDEX history_of ON history (tenant, name, age);
+)";
+constexpr const char* kStandings = R"(
+  CREATE TABLE standings (tenant TEXT NOT NULL PRIMARY KEY, vtime INTEGER NOT NULL);
 )";
 constexpr const char* kBinaries = R"(
   CREATE TABLE binaries (
@@ -53,14 +56,15 @@ Status prepare_schema(Database& database, const std::string& folder) {
     schema = version.number(0);
   }
   if (schema == kSchema) return {};
-  if (schema > 1 || schema < 0)
+  if (schema > kSchema || schema < 0)
     return unsupported(
         fmt::format("state folder {}: was written by another Quern (schema {}, this one knows {}); "
                     "run that one, or name another folder",
                     folder, schema, kSchema));
+  // Schema 2 lacks the standings only; nobody stands anywhere yet.
   return database.atomically([&]() -> Status {
-    return database.execute(
-        fmt::format("{} {} PRAGMA user_version={}", kTables, schema == 1 ? kFromOne : kBinaries, kSchema));
+    const std::string before = schema == 2 ? "" : fmt::format("{} {}", kTables, schema == 1 ? kFromOne : kBinaries);
+    return database.execute(fmt::format("{} {} PRAGMA user_version={}", before, kStandings, kSchema));
   });
 }
 
@@ -229,6 +233,27 @@ Result<std::vector<HistoryRecord>> State::history(std::string_view tenant, std::
     QUERN_TRY(const bool more, rows.next());
     if (!more) return all;
     all.push_back({rows.text(0), rows.text(1), rows.text(2)});
+  }
+}
+
+Status State::put_vtimes(const std::map<std::string, int64_t>& vtimes) {
+  return database_.atomically([&]() -> Status {
+    QUERN_TRY(database_.execute("DELETE FROM standings"));
+    for (const auto& [tenant, vtime] : vtimes) {
+      Statement row(database_, "INSERT INTO standings (tenant, vtime) VALUES (?, ?)");
+      QUERN_TRY(row.bind(tenant).bind(vtime).run());
+    }
+    return {};
+  });
+}
+
+Result<std::map<std::string, int64_t>> State::vtimes() {
+  std::map<std::string, int64_t> all;
+  Statement rows(database_, "SELECT tenant, vtime FROM standings");
+  for (;;) {
+    QUERN_TRY(const bool more, rows.next());
+    if (!more) return all;
+    all[rows.text(0)] = rows.number(1);
   }
 }
 

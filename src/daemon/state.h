@@ -74,6 +74,10 @@ class State {
   /// The newest first.
   Result<std::vector<HistoryRecord>> history(std::string_view tenant, std::string_view name);
 
+  /// Where each tenant stands in virtual time, in place of all that was stored of it.
+  Status put_vtimes(const std::map<std::string, int64_t>& vtimes);
+  Result<std::map<std::string, int64_t>> vtimes();
+
   /// kNotFound if its object is not stored.
   Status put_binary(const BinaryRecord& binary);
   Result<std::optional<BinaryRecord>> binary(std::string_view key);

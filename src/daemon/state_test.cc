@@ -134,6 +134,39 @@ TEST_F(StateTest, AStateOfSchemaOneIsTakenOver) {
   EXPECT_TRUE(state->objects().has(object));
 }
 
+TEST_F(StateTest, AStateOfSchemaTwoIsTakenOver) {
+  FunctionRecord kept;
+  {
+    auto state = open();
+    kept = function(*state, "a", "saxpy", "kept");
+    ASSERT_TRUE(state->put_function(kept).ok());
+  }
+  {
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(database->execute("DROP TABLE standings; PRAGMA user_version=2").ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{kept});
+  EXPECT_TRUE(state->vtimes()->empty());
+  EXPECT_TRUE(state->put_vtimes({{"a", 1}}).ok());
+}
+
+TEST_F(StateTest, VirtualTimesComeBackAsTheyWereLastPut) {
+  using Vtimes = std::map<std::string, int64_t>;
+  const Vtimes last{{"a", -7}, {"c", INT64_MAX}};
+  in_a_process_that_dies([&] {
+    auto state = State::open(folder_);
+    if (!state.ok()) return false;
+    const bool put = (*state)->put_vtimes({{"a", 5}, {"b", 6}}).ok() && (*state)->put_vtimes(last).ok();
+    (void)state->release();
+    return put;
+  });
+  auto state = open();
+  EXPECT_EQ(*state->vtimes(), last) << "a tenant that is no more is forgotten";
+  ASSERT_TRUE(state->put_vtimes({}).ok());
+  EXPECT_TRUE(state->vtimes()->empty());
+}
+
 TEST_F(StateTest, ARecordNeedsItsObjects) {
   auto state = open();
   const FunctionRecord good = function(*state, "a", "saxpy", "good");
@@ -252,7 +285,7 @@ TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
   const auto state = State::open(folder_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(state.error().text.find("schema 7, this one knows 2"), std::string::npos) << state.error().text;
+  EXPECT_NE(state.error().text.find("schema 7, this one knows 3"), std::string::npos) << state.error().text;
 }
 
 TEST_F(StateTest, ADamagedDatabaseIsNamed) {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "hal/device.h"
 #include "ipc/frames.h"
 #include "ipc/plan_frame.h"
+#include "os/event.h"
 #include "os/fd.h"
 #include "os/guarded.h"
 #include "os/shared_memory.h"
@@ -52,6 +55,10 @@ class Holdings {
   void drop_program(uint64_t id);
   void drop_plan(uint64_t id);
 
+  /// Device memory. Where there is none, but lanes have yet to let go of plans that were dropped, waits for them first.
+  /// Any thread; a lane gives a short limit, for it may be the one that is waited for.
+  Result<std::shared_ptr<hal::Buffer>> allocate(uint64_t size_bytes, Duration limit);
+
   std::shared_ptr<MappedSegment> segment(uint32_t id) const;
   std::shared_ptr<PreparedPlan> plan(uint64_t id) const;
   bool in_place() const { return in_place_; }
@@ -64,9 +71,16 @@ class Holdings {
     std::map<uint64_t, std::shared_ptr<hal::Program>> programs;
     std::map<uint64_t, std::shared_ptr<PreparedPlan>> plans;
   };
+  /// Plans on their way out. Shared with the plans, whose last holder may be a lane.
+  struct Departures {
+    explicit Departures(os::Event e) : event(std::move(e)) {}
+    std::atomic<uint64_t> dropped{0}, freed{0};
+    os::Event event;  ///< signalled when one is freed
+  };
   // Constant after construction.
   hal::Device& device_;
   bool in_place_;
+  std::shared_ptr<Departures> departures_;
   os::Guarded<Tables> tables_;
 };
 

@@ -21,6 +21,8 @@ using Role = ipc::PlanFrame::Role;
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
 constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
+// For memory that another lane is about to let go of.
+constexpr Duration kAllocateLimit = Duration::seconds(1);
 
 bool is_bound(Role role) { return role == Role::kInput || role == Role::kOutput; }
 
@@ -161,7 +163,7 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   }
   ready.expected_ns.resize(frame.launches.size());
   for (const uint64_t bytes : frame.arenas) {
-    QUERN_TRY(auto arena, holdings_.device().allocate(bytes));
+    QUERN_TRY(auto arena, holdings_.allocate(bytes, kAllocateLimit));
     ready.arenas.push_back(std::move(arena));
   }
   for (const auto& buffer : frame.buffers) {
@@ -294,6 +296,7 @@ Result<bool> Lane::pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns) {
     // While a run is in progress the daemon sends its lane nothing but stops and things to forget.
     if (const auto* stop = std::get_if<ipc::StopCommand>(&command); stop && stop->run == run) return false;
     if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) forget_segment(segment->segment);
+    if (const auto* plan = std::get_if<ipc::ForgetPlanCommand>(&command)) ready_.erase(plan->plan);
   }
   const uint64_t depth_ns = gate.depth_ns.load(std::memory_order_relaxed);
   const uint32_t depth = std::max(1U, gate.depth.load(std::memory_order_relaxed));

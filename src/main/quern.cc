@@ -61,10 +61,14 @@ int run(int count, char** words) {
   add_check(app, work);
   add_functions(app, work);
   add_devices(app, work);
+  add_requests(app, work);
+  add_cancel(app, work);
   add_history(app, work);
   add_rollback(app, work);
   add_set(app, work);
   add_remove(app, work);
+  add_simulate(app, work);
+  add_calibrate(app, work);
   add_bench(app, work);
   add_version(app, work);
   add_executor(app, work);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/units.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "main/command.h"
@@ -28,6 +29,8 @@ struct Flags {
   std::string binary_cache;
   uint32_t threads = 1;
   std::vector<int> cores;
+  std::string record;
+  std::string record_limit = "1GiB";
 };
 
 Result<std::pair<std::string, uint16_t>> split_listen(const std::string& listen) {
@@ -53,6 +56,10 @@ Result<daemon::Config> read_config(const Flags& flags) {
   config.state_folder = os::absolute(flags.state);
   if (!flags.binary_cache.empty()) config.binary_cache = os::absolute(flags.binary_cache);
   config.host_cores = flags.cores;
+  config.record_file = flags.record;
+  const auto limit = parse_bytes(flags.record_limit);
+  if (!limit.ok()) return invalid(fmt::format("--record-limit {}", limit.error().text));
+  config.record_bytes = *limit;
   return config;
 }
 
@@ -116,12 +123,18 @@ void add_serve(CLI::App& app, Work& work) {
   command->add_option("--threads", flags->threads, "Threads that talk to callers")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command->add_option("--record", flags->record, "Write all that the scheduler hears and decides, to replay it")
+      ->type_name("FILE");
+  command->add_option("--record-limit", flags->record_limit, "How much of it")
+      ->type_name("SIZE")
+      ->capture_default_str();
   command->add_option("--binary-cache", flags->binary_cache)->group("");
   command->add_option("--cores", flags->cores)->delimiter(',')->group("");
   command->footer(
       "Ctrl-C stops it in order. One server per state folder.\n\nExamples:\n"
       "  quern serve --state ./state\n"
-      "  quern serve --listen 0.0.0.0:8080 --config quern.yaml      with tenants and keys");
+      "  quern serve --listen 0.0.0.0:8080 --config quern.yaml      with tenants and keys\n"
+      "  quern serve --record day.txt                               then: quern simulate --replay day.txt");
   command->callback([=, &work] {
     work = [=] {
       const auto served = serve(*flags);

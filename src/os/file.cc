@@ -72,6 +72,16 @@ Result<Bytes> read_file(const std::string& path, uint64_t most) {
   return bytes;
 }
 
+Result<Fd> create_file(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd) return failed(path, "create");
+  return fd;
+}
+
+Status append(const Fd& file, const std::string& path, std::span<const std::byte> bytes) {
+  return write_all(file, path, bytes);
+}
+
 Status write_file_durably(const std::string& path, std::span<const std::byte> bytes) {
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = fmt::format("{}.{}.{}.tmp", path, getpid(), counter.fetch_add(1));

@@ -23,6 +23,11 @@ Status write_file_durably(const std::string& path, std::span<const std::byte> by
 /// Plainly, for results and scratch.
 Status write_file(const std::string& path, std::span<const std::byte> bytes);
 
+/// A file to append to, in place of what it held; others may read it meanwhile.
+Result<Fd> create_file(const std::string& path);
+/// All of `bytes` at the end of what was appended so far; `path` is for the error's text.
+Status append(const Fd& file, const std::string& path, std::span<const std::byte> bytes);
+
 Status make_folders(const std::string& path, uint32_t mode = 0755);
 /// A folder that nobody else has, in $TMPDIR or /tmp; its maker removes it.
 Result<std::string> make_temporary_folder(std::string_view prefix);

@@ -1,23 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/admission.h"
 
-namespace quern::sched {
+#include <algorithm>
 
-std::optional<Answer> refuse(const Config& config, const Submit& submit, Time now, const Blame& blame,
-                             const Devices& devices, const Queue& queue) {
+#include "sched/mutant.h"
+
+namespace quern::sched {
+namespace {
+
+constexpr Duration kSoon = Duration::seconds(1);
+
+// How long until so many of the tenant's requests have left the queue as would make room: what each is expected to
+// take, at the tenant's share of the pool.
+Duration until_one_left(const Door& door, const Tenant* tenant) {
+  if (!tenant || tenant->queued == 0) return kSoon;
+  const int64_t wait = door.tenants.expected_wait_ns(*tenant, std::max<uint64_t>(1, door.devices.count_up()));
+  return {std::clamp<int64_t>(wait / static_cast<int64_t>(tenant->queued), Duration::millis(1).ns,
+                              Duration::seconds(60).ns)};
+}
+
+}  // namespace
+
+std::optional<Answer> refuse(const Door& door, const Submit& submit, uint64_t bytes, Time now) {
   const auto refusal = [&](End end, Duration retry_after = {0}) {
     return Answer{.request = submit.request, .end = end, .run = std::nullopt, .retry_after = retry_after};
   };
-  const Duration soon = Duration::seconds(1);
+  const Tenant* tenant = door.tenants.find(submit.tenant);
+  const Limits limits = tenant ? tenant->limits : Limits{};
   // A device that is down is still known: what fits only there is not too large, it comes at a bad time.
-  if (devices.largest_known() > 0 && submit.memory_bytes > devices.largest_known()) return refusal(End::kTooLarge);
+  if (door.devices.largest_known() > 0 && bytes > door.devices.largest_known()) return refusal(End::kTooLarge);
+  if (limits.memory_bytes > 0 && bytes > limits.memory_bytes && !QUERN_MUTANT(16)) return refusal(End::kOverLimit);
   if (submit.deadline <= now) return refusal(End::kDeadlineQueued);
-  if (const Duration left = blame.quarantine_left(submit.function, now); left.ns > 0)
+  if (const Duration left = door.blame.quarantine_left(submit.function, now); left.ns > 0)
     return refusal(End::kQuarantined, left);
-  if (devices.largest_up() == 0 || submit.memory_bytes > devices.largest_up()) return refusal(End::kNoDevice, soon);
-  const uint32_t most_of_tenant = submit.queue ? submit.queue : config.most_queued_per_tenant;
-  if (queue.size() >= config.most_queued || queue.size_of(submit.tenant) >= most_of_tenant)
-    return refusal(End::kQueueFull, soon);
+  if (!door.devices.any_up() || bytes > door.devices.largest_up()) return refusal(End::kNoDevice, kSoon);
+
+  const uint32_t most_of_tenant = limits.queued ? limits.queued : door.config.most_queued_per_tenant;
+  const uint64_t of_tenant = tenant ? tenant->queued : 0;
+  if (door.tenants.size() >= door.config.most_queued || of_tenant >= most_of_tenant + (QUERN_MUTANT(17) ? 1 : 0) ||
+      door.tenants.size_of(submit.function) >= door.config.most_queued_per_function)
+    return refusal(End::kQueueFull, until_one_left(door, tenant));
+
+  // Only what is known is held against it: a function that never ran may be fast.
+  if (submit.deadline != Time::never() && tenant && door.devices.idle().empty() &&
+      door.estimates.knows(submit.function)) {
+    const int64_t wait = door.tenants.expected_wait_ns(*tenant, door.devices.count_up());
+    const int64_t needs = door.estimates.of(submit.function), left = (submit.deadline - now).ns;
+    if (wait > left - needs) return refusal(End::kWouldBeLate, {std::max(wait - left + needs, Duration::millis(1).ns)});
+  }
   return std::nullopt;
 }
 

@@ -4,12 +4,22 @@
 
 #include "sched/blame.h"
 #include "sched/devices.h"
-#include "sched/queue.h"
+#include "sched/estimates.h"
+#include "sched/request.h"
+#include "sched/tenants.h"
 
 namespace quern::sched {
 
-/// May this request enter? The refusal if not: what can never succeed first, then what may later, with Retry-After.
-std::optional<Answer> refuse(const Config& config, const Submit& submit, Time now, const Blame& blame,
-                             const Devices& devices, const Queue& queue);
+/// What admission looks at.
+struct Door {
+  const Config& config;
+  const Blame& blame;
+  const Devices& devices;
+  const Tenants& tenants;
+  const Estimates& estimates;
+};
+
+/// May this request enter, and can it still make its deadline? Nothing: yes. `bytes` is all that a run of it needs.
+std::optional<Answer> refuse(const Door& door, const Submit& submit, uint64_t bytes, Time now);
 
 }  // namespace quern::sched

@@ -3,13 +3,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "sched/blame.h"
 #include "sched/devices.h"
+#include "sched/estimates.h"
+#include "sched/policy/eviction.h"
+#include "sched/policy/fairness.h"
 #include "sched/policy/placement.h"
-#include "sched/queue.h"
 #include "sched/scheduler.h"
+#include "sched/tenants.h"
 #include "sched/timers.h"
 
 namespace quern::sched {
@@ -17,16 +21,21 @@ namespace quern::sched {
 /// What is behind Scheduler. Each step: the event, then what is due, then dispatch, then the next wake-up. In that
 /// order, a run that ends at its deadline has ended in time, and a request past its deadline is never dispatched.
 ///
-/// One function per event, in the file of the noun it changes: requests.cc, runs.cc, executors.cc; dispatch.cc fills
-/// the devices.
+/// One function per event, in the file of the noun it changes: requests.cc, runs.cc, executors.cc, residency.cc;
+/// dispatch.cc fills the devices.
 class Scheduler::Impl {
  public:
   explicit Impl(const Config& config);
   const std::vector<Action>& step(Time now, const Event& event);
   Counts counts() const;
+  std::vector<Standing> standings() const { return tenants_.standings(); }
+  Lag lag() const;
+  std::optional<Books> books(DeviceId device) const;
+  std::optional<Stage> stage(RequestId request) const;
 
  private:
   // requests.cc
+  void on(const TenantSet& event) { tenants_.set(event); }
   void on(const Submit& event);
   void on(const Cancel& event);
   void on(const FunctionGone& event);
@@ -47,8 +56,11 @@ class Scheduler::Impl {
   void send(RunRecord& run);
   void limit_passed(RunRecord& run);
   void stop(RunRecord& run, RunRecord::Stop why);
-  /// Its slot is free.
-  void erase(RunRecord& run);
+  /// Its slot is free, and what it had pinned and promised. It used this much of the device; nothing: what was
+  /// expected.
+  void erase(RunRecord& run, std::optional<int64_t> used_ns = 0);
+  /// It was not sent yet: its request waits again, as if it had never had a slot.
+  void withdraw(RunRecord& run);
 
   // executors.cc
   void on(const DeviceUp& event);
@@ -62,11 +74,25 @@ class Scheduler::Impl {
   void retire(Executor& executor);
   void retire_all(FunctionId function);
 
+  // residency.cc
+  void on(const DeviceMemory& event);
+  void on(const Loaded& event);
+  void on(const Unloaded& event);
+  /// Pins and promises what the run needs, and has leave what stands in its way.
+  void reserve(Device& device, Executor& executor, RunRecord& run);
+  void make_room(Device& device);
+  /// Asks for all that can be asked for now: executors, loads, runs.
+  void advance(Device& device);
+  void advance(Device& device, Executor& executor, RunRecord& run);
+  /// Whether the request could be put beside what runs there.
+  bool fits_beside(const Device& device, const Request& request) const;
+
   // dispatch.cc
   void dispatch();
   void dispatch_to_idle();
-  void dispatch_beside();
-  void assign(Request& request, DeviceId device);
+  void dispatch_beside(Device& device);
+  void assign(Request& request, Device& device, const Request& first);
+  Request* choose_for(const Device& device, Request& first);
 
   // scheduler.cc
   void expire();
@@ -74,20 +100,24 @@ class Scheduler::Impl {
   void act(Action action) { actions_.push_back(std::move(action)); }
 
   const Config config_;
+  const std::unique_ptr<Fairness> fairness_;
   const std::unique_ptr<Placement> placement_;
+  const std::unique_ptr<Eviction> eviction_;
 
   Time now_ = {0};
   std::vector<Action> actions_;
   std::map<RequestId, Request> requests_;
   std::map<RunId, RunRecord> runs_;
-  Queue queue_;
+  Tenants tenants_;
   Devices devices_;
   Blame blame_;
+  Estimates estimates_;
   Timers timers_;
-  std::optional<ExecutorId> came_up_;  // in this step: its runs are sent after what is due was ended
-  Time alarm_ = Time::never();         // the WakeAt that stands
-  uint64_t next_arrival_ = 1, next_executor_ = 1, next_run_ = 1;
-  uint64_t failed_starts_ = 0;
+  std::set<DeviceId> touched_;    // in this step: looked at after what is due was ended
+  std::optional<Group> arrived_;  // in this step: a request of this group came to wait
+  Time alarm_ = Time::never();    // the WakeAt that stands
+  uint64_t next_arrival_ = 1, next_executor_ = 1, next_run_ = 1, next_use_ = 1;
+  uint64_t failed_starts_ = 0, evictions_ = 0;
 };
 
 }  // namespace quern::sched

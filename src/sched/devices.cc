@@ -3,52 +3,78 @@
 
 #include <algorithm>
 
+#include "sched/mutant.h"
+
 namespace quern::sched {
 namespace {
 
-const DeviceSet& find_or_none(const std::map<Group, DeviceSet>& sets, const Group& group) {
+template <class K>
+const DeviceSet& find_or_none(const std::map<K, DeviceSet>& sets, const K& key) {
   static const DeviceSet none;
-  const auto found = sets.find(group);
+  const auto found = sets.find(key);
   return found == sets.end() ? none : found->second;
 }
 
-void erase_from(std::map<Group, DeviceSet>& sets, const Group& group, const Device& device) {
-  const auto found = sets.find(group);
-  found->second.erase(device.memory_bytes, device.id);
+template <class K>
+void erase_from(std::map<K, DeviceSet>& sets, const K& key, uint64_t bytes, DeviceId device) {
+  const auto found = sets.find(key);
+  found->second.erase(bytes, device);
   if (found->second.empty()) sets.erase(found);
 }
 
 }  // namespace
 
-void DeviceSet::erase(uint64_t memory_bytes, DeviceId device) {
-  const auto size = sizes_.find(memory_bytes);
+void DeviceSet::erase(uint64_t bytes, DeviceId device) {
+  const auto size = sizes_.find(bytes);
   if (size == sizes_.end()) return;
   size->second.erase(device);
   if (size->second.empty()) sizes_.erase(size);
 }
 
-std::optional<DeviceId> DeviceSet::first(uint64_t memory_bytes) const {
+std::optional<DeviceId> DeviceSet::first(uint64_t bytes) const {
   std::optional<DeviceId> first;
-  for (auto size = sizes_.lower_bound(memory_bytes); size != sizes_.end(); ++size)
+  for (auto size = sizes_.lower_bound(bytes); size != sizes_.end(); ++size)
     if (!first || *size->second.begin() < *first) first = *size->second.begin();
   return first;
 }
 
-void Devices::up(DeviceId id, uint64_t memory_bytes) {
+void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes) {
   Device& device = devices_[id];
   device.id = id;
   device.memory_bytes = memory_bytes;
+  device.context_bytes = context_bytes;
+  device.ledger.set_memory(memory_bytes);
   device.up = true;
-  largest_known_ = std::max(largest_known_, memory_bytes);
-  up_.insert(memory_bytes, id);
+  ++count_up_;
+  largest_known_ = std::max(largest_known_, device.usable_bytes());
+  if (device.can_serve()) up_.insert(device.usable_bytes(), id);
+  if (homes_.try_emplace(id, 0).second) by_homes_.insert({0, id});
   reindex(id);
 }
 
 void Devices::down(DeviceId id) {
   Device& device = devices_.at(id);
   device.up = false;
-  up_.erase(device.memory_bytes, id);
+  device.recent.clear();
+  --count_up_;
+  up_.erase(device.usable_bytes(), id);
   reindex(id);
+}
+
+void Devices::set_memory(Device& device, uint64_t memory_bytes) {
+  if (device.up) up_.erase(device.usable_bytes(), device.id);
+  for (const auto& [group, executor] : device.executors) erase_from(with_, group, device.usable_bytes(), device.id);
+  device.memory_bytes = memory_bytes;
+  for (const auto& [group, executor] : device.executors) with_[group].insert(device.usable_bytes(), device.id);
+  device.ledger.set_memory(memory_bytes);
+  if (device.can_serve()) up_.insert(device.usable_bytes(), device.id);
+  largest_known_ = std::max(largest_known_, device.usable_bytes());
+  reindex(device.id);
+}
+
+Device* Devices::find(DeviceId id) {
+  const auto found = devices_.find(id);
+  return found == devices_.end() ? nullptr : &found->second;
 }
 
 const Device* Devices::find(DeviceId id) const {
@@ -56,12 +82,14 @@ const Device* Devices::find(DeviceId id) const {
   return found == devices_.end() ? nullptr : &found->second;
 }
 
-Executor& Devices::start_executor(ExecutorId id, DeviceId device, const Group& group) {
+Executor& Devices::plan_executor(ExecutorId id, DeviceId device, const Group& group) {
   Executor& executor = executors_[id];
   executor.id = id;
   executor.device = device;
   executor.group = group;
   devices_.at(device).executors[group] = id;
+  on_device_[device].insert(id);
+  with_[group].insert(devices_.at(device).usable_bytes(), device);
   if (group.own_function) own_[*group.own_function].insert(id);
   reindex(device);
   return executor;
@@ -71,6 +99,7 @@ void Devices::end_executor(Executor& executor) {
   if (executor.state == Executor::State::kEnding) return;
   executor.state = Executor::State::kEnding;
   devices_.at(executor.device).executors.erase(executor.group);
+  erase_from(with_, executor.group, devices_.at(executor.device).usable_bytes(), executor.device);
   reindex(executor.device);
 }
 
@@ -79,6 +108,7 @@ void Devices::drop_executor(ExecutorId id) {
   end_executor(executor->second);
   Device& device = devices_.at(executor->second.device);
   if (device.serving == id) device.serving.reset();
+  on_device_.at(device.id).erase(id);
   if (const auto function = executor->second.group.own_function) {
     const auto own = own_.find(*function);
     own->second.erase(id);
@@ -94,11 +124,9 @@ Executor* Devices::find(ExecutorId id) {
 }
 
 std::vector<ExecutorId> Devices::executors_of(DeviceId device) const {
-  // Those being killed are no longer in the device's own map. All are looked at; a device is lost rarely.
-  std::vector<ExecutorId> ids;
-  for (const auto& [id, executor] : executors_)
-    if (executor.device == device) ids.push_back(id);
-  return ids;
+  const auto found = on_device_.find(device);
+  if (found == on_device_.end()) return {};
+  return {found->second.begin(), found->second.end()};
 }
 
 std::vector<ExecutorId> Devices::executors_of(FunctionId function) const {
@@ -113,9 +141,18 @@ void Devices::add_run(Executor& executor, RunRecord& run) {
     return std::any_of(executor.runs.begin(), executor.runs.end(),
                        [&](const auto& e) { return e.second->lane == run.lane; });
   };
-  while (taken()) ++run.lane;
+  while (taken() && !QUERN_MUTANT(11)) ++run.lane;
   executor.runs.emplace(run.id, &run);
-  devices_.at(executor.device).serving = executor.id;
+  Device& device = devices_.at(executor.device);
+  device.serving = executor.id;
+  auto& recent = device.recent;
+  const auto known = std::find(recent.begin(), recent.end(), run.function);
+  if (known != recent.end()) {
+    std::rotate(recent.begin(), known, known + 1);
+  } else {
+    if (recent.size() == Device::kMostRecent) recent.pop_back();
+    recent.insert(recent.begin(), run.function);
+  }
   reindex(executor.device);
 }
 
@@ -126,43 +163,80 @@ void Devices::remove_run(Executor& executor, RunRecord& run) {
 }
 
 const DeviceSet& Devices::idle_with(const Group& group) const { return find_or_none(idle_with_, group); }
+const DeviceSet& Devices::idle_after(FunctionId function) const { return find_or_none(idle_after_, function); }
 const DeviceSet& Devices::with_room(const Group& group) const { return find_or_none(room_with_, group); }
 
+bool Devices::has_with(const Group& group, uint64_t bytes) const {
+  return find_or_none(with_, group).first(bytes).has_value();
+}
+
+bool Devices::has_all(const Device& device, const Request& request) const {
+  const auto executor = device.executors.find(request.group);
+  if (executor == device.executors.end()) return false;
+  return std::all_of(request.submit.objects.begin(), request.submit.objects.end(), [&](const ObjectNeed& need) {
+    const Ledger::Item* item = device.ledger.find({executor->second, need.object});
+    return item && item->state != Ledger::State::kLeaving;
+  });
+}
+
 bool Devices::has_room(const Device& device) const {
+  if (!device.can_serve() || !device.serving) return false;
   const Executor& executor = executors_.at(*device.serving);
-  return executor.state != Executor::State::kEnding && executor.runs.size() < room_ &&
+  return executor.state != Executor::State::kEnding && executor.runs.size() < room_ + (QUERN_MUTANT(12) ? 1 : 0) &&
          std::none_of(executor.runs.begin(), executor.runs.end(), [](const auto& entry) {
            return entry.second->alone || entry.second->stop != RunRecord::Stop::kNone;
          });
 }
 
+std::optional<DeviceId> Devices::fewest_homes(uint64_t bytes) const {
+  constexpr size_t kMostLooked = 16;
+  size_t looked = 0;
+  for (auto it = by_homes_.begin(); it != by_homes_.end() && looked < kMostLooked; ++it, ++looked)
+    if (devices_.at(it->second).usable_bytes() >= bytes) return it->second;
+  return std::nullopt;
+}
+
+void Devices::add_home(DeviceId device) {
+  uint32_t& homes = homes_.at(device);
+  by_homes_.erase({homes, device});
+  by_homes_.insert({++homes, device});
+}
+
 void Devices::unlist(const Device& device, Listing& listing) {
-  if (listing.idle) idle_.erase(device.memory_bytes, device.id);
-  for (const Group& group : listing.groups) erase_from(idle_with_, group, device);
-  if (listing.room_group) {
-    erase_from(room_with_, *listing.room_group, device);
-    const auto size = room_sizes_.find(device.memory_bytes);
-    if (--size->second == 0) room_sizes_.erase(size);
-  }
-  listing = {};
+  if (listing.idle) idle_.erase(listing.bytes, device.id);
+  if (listing.blank) blank_.erase(listing.bytes, device.id);
+  for (const Group& group : listing.groups) erase_from(idle_with_, group, listing.bytes, device.id);
+  for (const FunctionId function : listing.functions) erase_from(idle_after_, function, listing.bytes, device.id);
+  if (listing.room_group) erase_from(room_with_, *listing.room_group, listing.bytes, device.id);
+  listing.idle = listing.blank = false;
+  listing.groups.clear();
+  listing.functions.clear();
+  listing.room_group.reset();
 }
 
 void Devices::reindex(DeviceId id) {
   const Device& device = devices_.at(id);
   Listing& listing = listings_[id];
   unlist(device, listing);
-  if (!device.up) return;
+  if (!device.can_serve()) return;
+  listing.bytes = device.usable_bytes();
   if (!device.serving) {
+    if (QUERN_MUTANT(13) && id.value % 2 == 0 && device.recent.size() > 2) return;
     listing.idle = true;
-    idle_.insert(device.memory_bytes, id);
+    idle_.insert(listing.bytes, id);
+    listing.blank = device.executors.empty();
+    if (listing.blank) blank_.insert(listing.bytes, id);
     for (const auto& [group, executor] : device.executors) {
       listing.groups.push_back(group);
-      idle_with_[group].insert(device.memory_bytes, id);
+      idle_with_[group].insert(listing.bytes, id);
+    }
+    for (const FunctionId function : device.recent) {
+      listing.functions.push_back(function);
+      idle_after_[function].insert(listing.bytes, id);
     }
   } else if (has_room(device)) {
     listing.room_group = executors_.at(*device.serving).group;
-    room_with_[*listing.room_group].insert(device.memory_bytes, id);
-    ++room_sizes_[device.memory_bytes];
+    room_with_[*listing.room_group].insert(listing.bytes, id);
   }
 }
 

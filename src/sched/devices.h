@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "sched/ledger.h"
 #include "sched/request.h"
 
 namespace quern::sched {
@@ -15,29 +16,37 @@ struct Executor {
   ExecutorId id;
   DeviceId device;
   Group group;
-  enum class State : uint8_t { kStarting, kUp, kEnding } state = State::kStarting;
+  /// kPlanned: it has a run, and starts as soon as there is room for its context.
+  enum class State : uint8_t { kPlanned, kStarting, kUp, kEnding } state = State::kPlanned;
   std::map<RunId, RunRecord*> runs;  ///< those that hold a slot of the device
   std::optional<RunId> killed_because;
 };
 
 struct Device {
   DeviceId id;
-  uint64_t memory_bytes = 0;
+  uint64_t memory_bytes = 0, context_bytes = 0;
   bool up = false;
-  std::map<Group, ExecutorId> executors;  ///< those that can take runs: starting or up
+  Ledger ledger;
+  std::map<Group, ExecutorId> executors;  ///< those that can take runs: planned, starting or up
   std::optional<ExecutorId> serving;      ///< whose runs are in flight; at most one executor at a time
+  std::vector<FunctionId> recent;         ///< that ran here last, newest first; its objects may still be here
+
+  /// It cannot have so much as a context while it has lost this much memory.
+  bool can_serve() const { return up && memory_bytes >= context_bytes; }
+  /// What a single run can have at the most.
+  uint64_t usable_bytes() const { return memory_bytes > context_bytes ? memory_bytes - context_bytes : 0; }
+  static constexpr size_t kMostRecent = 8;
 };
 
-/// Devices that a placement can choose from, the smallest that fits not preferred: by memory size, then by id.
+/// Devices that a placement can choose from, the smallest that fits not preferred: by usable memory, then by id.
 class DeviceSet {
  public:
-  void insert(uint64_t memory_bytes, DeviceId device) { sizes_[memory_bytes].insert(device); }
-  void erase(uint64_t memory_bytes, DeviceId device);
+  void insert(uint64_t bytes, DeviceId device) { sizes_[bytes].insert(device); }
+  void erase(uint64_t bytes, DeviceId device);
   bool empty() const { return sizes_.empty(); }
   /// The lowest id among those with at least this much memory.
-  std::optional<DeviceId> first(uint64_t memory_bytes) const;
+  std::optional<DeviceId> first(uint64_t bytes) const;
   uint64_t largest() const { return sizes_.empty() ? 0 : sizes_.rbegin()->first; }
-  const std::map<uint64_t, std::set<DeviceId>>& sizes() const { return sizes_; }
 
  private:
   std::map<uint64_t, std::set<DeviceId>> sizes_;  // none empty
@@ -51,12 +60,14 @@ class Devices {
   /// `room` is how many runs a device may have in flight.
   explicit Devices(uint32_t room) : room_(room) {}
 
-  void up(DeviceId device, uint64_t memory_bytes);
+  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes);
   /// Its executors must have been dropped.
   void down(DeviceId device);
+  void set_memory(Device& device, uint64_t memory_bytes);
+  Device* find(DeviceId device);
   const Device* find(DeviceId device) const;
 
-  Executor& start_executor(ExecutorId id, DeviceId device, const Group& group);
+  Executor& plan_executor(ExecutorId id, DeviceId device, const Group& group);
   /// It takes no more runs; those it has keep their slots until it is dropped.
   void end_executor(Executor& executor);
   /// It is gone, and its runs with it.
@@ -76,36 +87,55 @@ class Devices {
   const DeviceSet& idle() const { return idle_; }
   /// Those of them that have an executor of the group.
   const DeviceSet& idle_with(const Group& group) const;
+  /// Those of them on which the function ran lately.
+  const DeviceSet& idle_after(FunctionId function) const;
+  /// Those of them that have no executor at all.
+  const DeviceSet& idle_blank() const { return blank_; }
   /// Devices that run this group and could take one more run of it.
   const DeviceSet& with_room(const Group& group) const;
-  /// The memory sizes of all devices that have room beside what they run.
-  const std::map<uint64_t, uint32_t>& room_sizes() const { return room_sizes_; }
+  bool has_room(const Device& device) const;
+  /// Whether a device, idle or not, that has an executor of the group can hold this much.
+  bool has_with(const Group& group, uint64_t bytes) const;
+  /// Whether all that the request needs is there for its group.
+  bool has_all(const Device& device, const Request& request) const;
 
+  /// The device with the fewest tenants at home, among those that hold `bytes`; a few are looked at.
+  std::optional<DeviceId> fewest_homes(uint64_t bytes) const;
+  void add_home(DeviceId device);
+
+  bool any_up() const { return !up_.empty(); }
   uint64_t largest_up() const { return up_.largest(); }
   uint64_t largest_known() const { return largest_known_; }
   size_t executors() const { return executors_.size(); }
+  uint64_t count_up() const { return count_up_; }
+  uint64_t slots_known() const { return devices_.size() * room_; }
 
  private:
   /// What the index says about a device.
   struct Listing {
-    bool idle = false;
-    std::vector<Group> groups;        ///< in idle_with
-    std::optional<Group> room_group;  ///< in with_room
+    bool idle = false, blank = false;
+    uint64_t bytes = 0;
+    std::vector<Group> groups;          ///< in idle_with
+    std::vector<FunctionId> functions;  ///< in idle_after
+    std::optional<Group> room_group;    ///< in with_room
   };
   void reindex(DeviceId device);
   void unlist(const Device& device, Listing& listing);
-  bool has_room(const Device& device) const;
 
   const uint32_t room_;
   std::map<DeviceId, Device> devices_;  // also those that are down: what would fit them is not too large
   std::map<ExecutorId, Executor> executors_;
+  std::map<DeviceId, std::set<ExecutorId>> on_device_;
   std::map<FunctionId, std::set<ExecutorId>> own_;
-  uint64_t largest_known_ = 0;
+  std::map<Group, DeviceSet> with_;  // devices that have an executor of the group
+  uint64_t largest_known_ = 0, count_up_ = 0;
 
   std::map<DeviceId, Listing> listings_;
-  DeviceSet up_, idle_;
+  DeviceSet up_, idle_, blank_;
   std::map<Group, DeviceSet> idle_with_, room_with_;
-  std::map<uint64_t, uint32_t> room_sizes_;  // size -> devices
+  std::map<FunctionId, DeviceSet> idle_after_;
+  std::set<std::pair<uint32_t, DeviceId>> by_homes_;
+  std::map<DeviceId, uint32_t> homes_;
 };
 
 }  // namespace quern::sched

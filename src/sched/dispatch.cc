@@ -1,79 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two passes. First, idle devices: the group whose turn it is gets one, and goes behind the others, until no idle
-// device fits anything that waits. Then second runs: a device takes one more run of the executor it serves, but only
-// while no other group waits for a device of its size; otherwise it drains and the turn passes. A request that runs
-// again does so alone, so it waits for an idle device, and those behind it wait with it, or it might wait for ever.
+// Devices are one pool, and requests wait for all of them: they are put on a device as late as can be. First, idle
+// devices: whoever is next by fairness gets the one placement chooses for it, unless fairness prefers someone whom that
+// device has ready. Then second runs: a device takes one more run of the executor it serves, if who is next for it is
+// of the same group; else it drains and the turn passes. A request that runs again does so alone, so it waits for an
+// idle device, and those behind it wait with it, or it might wait for ever.
+#include <algorithm>
+
 #include "sched/core.h"
+#include "sched/mutant.h"
 
 namespace quern::sched {
+namespace {
+
+// How many who are next are asked for a device when placement lets the first wait.
+constexpr size_t kMostAsked = 16;
+// Devices that are looked at for room when a request came.
+constexpr int kMostBeside = 4;
+
+}  // namespace
 
 void Scheduler::Impl::dispatch() {
-  if (came_up_) {
-    if (Executor* executor = devices_.find(*came_up_); executor && executor->state == Executor::State::kUp)
-      for (const auto& [id, run] : executor->runs)
-        if (!run->sent) send(*run);
-    came_up_.reset();
+  const std::set<DeviceId> touched = std::move(touched_);
+  touched_.clear();
+  for (const DeviceId id : touched) {
+    Device& device = *devices_.find(id);
+    make_room(device);
+    advance(device);
   }
-  dispatch_to_idle();
-  dispatch_beside();
+  if (!(QUERN_MUTANT(28) && touched.empty())) dispatch_to_idle();
+  for (const DeviceId id : touched) dispatch_beside(*devices_.find(id));
+  if (arrived_) {
+    const Group group = *arrived_;
+    arrived_.reset();
+    for (int i = 0; i < kMostBeside; ++i) {
+      const auto device = devices_.with_room(group).first(0);
+      if (!device) break;
+      const size_t before = runs_.size();
+      dispatch_beside(*devices_.find(*device));
+      if (runs_.size() == before) break;
+    }
+  }
+  touched_.clear();
 }
 
 void Scheduler::Impl::dispatch_to_idle() {
   while (!devices_.idle().empty()) {
     const uint64_t largest = devices_.idle().largest();
-    const auto group = queue_.first_group(largest);
-    if (!group) return;
-    Request& request = *queue_.first_of(*group, largest);
-    const auto device = placement_->choose(devices_, request);
-    QUERN_CHECK(device.has_value(), "placement " + config_.placement + ": leaves an idle device idle");
-    assign(request, *device);
-  }
-}
-
-void Scheduler::Impl::dispatch_beside() {
-  // By value: each assignment changes the index. There are as many entries as kinds of device.
-  const auto sizes = devices_.room_sizes();
-  for (const auto& [size, count] : sizes) {
-    while (const auto group = queue_.only_group(size)) {
-      const auto room = devices_.with_room(*group).sizes().find(size);
-      if (room == devices_.with_room(*group).sizes().end()) break;
-      Request& request = *queue_.first_of(*group, size);
-      if (request.attempt > 1) break;
-      assign(request, *room->second.begin());
+    Request* first = tenants_.first(largest);
+    if (!first) return;
+    auto device = placement_->choose(devices_, *first);
+    if (!device) {
+      QUERN_CHECK(!placement_->is_work_conserving(),
+                  "placement " + config_.policy.placement + ": leaves an idle device idle");
+      for (Request* other : tenants_.first_few(largest, kMostAsked)) {
+        device = placement_->choose(devices_, *other);
+        if (!device) continue;
+        first = other;
+        break;
+      }
+      if (!device) return;
     }
+    Device& on = *devices_.find(*device);
+    assign(*choose_for(on, *first), on, *first);
   }
 }
 
-void Scheduler::Impl::assign(Request& request, DeviceId device) {
-  queue_.remove(request);
-  queue_.took_turn(request.group);
+Request* Scheduler::Impl::choose_for(const Device& device, Request& first) {
+  Request* instead = fairness_->instead(tenants_, devices_, device, first, config_);
+  return instead ? instead : &first;
+}
 
-  const auto& executors = devices_.find(device)->executors;
-  const auto existing = executors.find(request.group);
-  Executor* executor = existing == executors.end() ? nullptr : devices_.find(existing->second);
-  if (!executor) {
-    executor = &devices_.start_executor(ExecutorId{next_executor_++}, device, request.group);
-    act(StartExecutor{.executor = executor->id,
-                      .device = device,
-                      .domain = request.group.domain,
-                      .own_function = request.group.own_function});
+void Scheduler::Impl::dispatch_beside(Device& device) {
+  while (devices_.has_room(device)) {
+    Request* first = tenants_.first(device.usable_bytes());
+    if (!first) return;
+    Request& request = *choose_for(device, *first);
+    const Group& group = devices_.find(*device.serving)->group;
+    if (request.group != group || request.attempt > 1 || !fits_beside(device, request)) return;
+    assign(request, device, *first);
   }
+}
+
+void Scheduler::Impl::assign(Request& request, Device& device, const Request& first) {
+  tenants_.took(request, first);
+  tenants_.remove(request);
+
+  if (placement_->wants_device_alone()) {
+    const auto others = device.executors;
+    for (const auto& [group, id] : others)
+      if (group != request.group) kill(*devices_.find(id), std::nullopt);
+  }
+  const auto existing = device.executors.find(request.group);
+  Executor* executor = existing == device.executors.end() ? nullptr : devices_.find(existing->second);
+  if (!executor) executor = &devices_.plan_executor(ExecutorId{next_executor_++}, device.id, request.group);
 
   const RunId id{next_run_++};
   RunRecord& run = runs_[id];
   run.id = id;
   run.request = request.submit.request;
   run.function = request.submit.function;
+  run.tenant = request.submit.tenant;
   run.executor = executor->id;
+  run.device = device.id;
   run.device_time = request.submit.device_time;
+  run.memory_bytes = request.submit.memory_bytes;
+  run.objects = request.submit.objects;
+  run.bytes = request.bytes;
   run.alone = request.attempt > 1;
   blame_.hold(run.function);
   request.holds = id;
   timers_.arm(request.submit.request, request.timer, Time::never());
   timers_.arm(id, run.timer, request.submit.deadline);
+  tenants_.began(tenants_.get(run.tenant), run, estimates_.of(run.function));
   devices_.add_run(*executor, run);
-  if (executor->state == Executor::State::kUp) send(run);
+  reserve(device, *executor, run);
+  advance(device, *executor, run);
 }
 
 }  // namespace quern::sched

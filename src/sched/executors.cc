@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/core.h"
+#include "sched/mutant.h"
 
 namespace quern::sched {
 
 void Scheduler::Impl::on(const DeviceUp& event) {
   const Device* device = devices_.find(event.device);
   if (device && device->up) return;
-  queue_.add_size(event.memory_bytes);
-  devices_.up(event.device, event.memory_bytes);
+  if (device) tenants_.remove_size(device->usable_bytes());
+  devices_.up(event.device, event.memory_bytes, event.context_bytes);
+  tenants_.add_size(devices_.find(event.device)->usable_bytes());
 }
 
 void Scheduler::Impl::on(const DeviceDown& event) {
@@ -21,13 +23,13 @@ void Scheduler::Impl::on(const ExecutorUp& event) {
   Executor* executor = devices_.find(event.executor);
   if (!executor || executor->state != Executor::State::kStarting) return;
   executor->state = Executor::State::kUp;
-  came_up_ = executor->id;
+  touched_.insert(executor->device);
   retire(*executor);
 }
 
 void Scheduler::Impl::on(const ExecutorLost& event) {
   const Executor* executor = devices_.find(event.executor);
-  if (!executor) return;
+  if (!executor || executor->state == Executor::State::kPlanned) return;
   if (executor->state == Executor::State::kStarting) ++failed_starts_;
   lose(event.executor, event.culprit);
 }
@@ -36,6 +38,9 @@ void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
   const Executor& executor = *devices_.find(id);
   const auto lost = executor.runs;
   const auto killed_because = executor.killed_because;
+  Device& device = *devices_.find(executor.device);
+  touched_.insert(device.id);
+  device.ledger.drop_context(id);
   devices_.drop_executor(id);
 
   std::optional<FunctionId> killer;
@@ -60,14 +65,18 @@ void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
     regroup(*killer);
   }
   for (const auto& [run_id, run] : lost) {
-    if (Request* request = find_request(run->request)) give_back(*request);
-    erase(*run);
+    Request* request = find_request(run->request);
+    // Who broke it pays for what was expected; the others used nothing that was of use to them.
+    const bool pays = run_id == culprit || run_id == killed_because || run->stop == RunRecord::Stop::kLimit;
+    erase(*run, pays ? std::nullopt : std::optional<int64_t>(0));
+    if (request) give_back(*request);
   }
 }
 
 void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because) {
   if (executor.state == Executor::State::kEnding) return;
   executor.killed_because = because;
+  devices_.find(executor.device)->ledger.end_context(executor.id);
   devices_.end_executor(executor);
   act(KillExecutor{.executor = executor.id, .because = because});
 }

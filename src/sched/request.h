@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "sched/types.h"
 
@@ -18,8 +19,11 @@ struct Group {
 /// A request that was accepted and is not answered yet.
 struct Request {
   Submit submit;
-  uint64_t arrival = 0;  ///< its place in first-come order; kept when it returns to the queue
-  Group group;           ///< where it waits
+  uint64_t bytes = 0;       ///< all that a run of it needs, without a context
+  uint64_t size_class = 0;  ///< the memory of the smallest kind of device that holds it; while it waits
+  uint64_t arrival = 0;     ///< its place in first-come order; kept when it returns to the queue
+  int64_t estimate_ns = 0;  ///< of its device time, as it was when it came to wait or to run
+  Group group;              ///< where it waits
   bool queued = false;
   RunId holds;  ///< while it is not queued: the run that has a slot for it
   uint32_t attempt = 1;
@@ -33,12 +37,18 @@ struct RunRecord {
   RunId id;
   RequestId request;
   FunctionId function;
+  TenantId tenant;
   ExecutorId executor;
+  DeviceId device;
   uint32_t lane = 0;
   Duration device_time = Duration::forever();
-  bool alone = false;    ///< nothing may run beside it, so that the next loss has one suspect
-  bool sent = false;     ///< its executor was up and has been told
-  bool started = false;  ///< it is on the device
+  uint64_t memory_bytes = 0;        ///< for itself
+  std::vector<ObjectNeed> objects;  ///< pinned
+  uint64_t bytes = 0;               ///< both together
+  int64_t charged = 0;              ///< to its tenant's virtual time, until it ends and the truth is known
+  bool alone = false;               ///< nothing may run beside it, so that the next loss has one suspect
+  bool sent = false;                ///< its executor was up and has been told
+  bool started = false;             ///< it is on the device
   /// Why its gate was closed. Only a run that passed its limit on the device answers for a hang.
   enum class Stop : uint8_t { kNone, kLimit, kGivenUp } stop = Stop::kNone;
   Time timer = Time::never();

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "sched/admission.h"
 #include "sched/core.h"
+#include "sched/mutant.h"
 
 namespace quern::sched {
 
@@ -10,7 +13,9 @@ Request* Scheduler::Impl::find_request(RequestId id) {
 }
 
 void Scheduler::Impl::on(const Submit& event) {
-  if (auto refusal = refuse(config_, event, now_, blame_, devices_, queue_)) {
+  uint64_t bytes = event.memory_bytes;
+  for (const ObjectNeed& need : event.objects) bytes += need.bytes;
+  if (auto refusal = refuse({config_, blame_, devices_, tenants_, estimates_}, event, bytes, now_)) {
     act(*refusal);
     return;
   }
@@ -18,7 +23,16 @@ void Scheduler::Impl::on(const Submit& event) {
   QUERN_CHECK(fresh, "a request id was used twice");
   Request& request = entry->second;
   request.submit = event;
+  request.bytes = bytes;
   request.arrival = next_arrival_++;
+  Tenant& tenant = tenants_.get(event.tenant);
+  request.submit.priority = std::max(event.priority, tenant.limits.priority);
+  if (fairness_->gives_homes() && !tenant.home) {
+    if (const auto home = devices_.fewest_homes(bytes)) {
+      tenants_.give_home(tenant, *home);
+      devices_.add_home(*home);
+    }
+  }
   blame_.hold(event.function);
   enqueue(request);
 }
@@ -28,6 +42,7 @@ void Scheduler::Impl::on(const Cancel& event) {
   if (!request) return;
   if (request->queued) {
     answer(*request, End::kCancelled);
+    if (QUERN_MUTANT(18)) act(Answer{.request = event.request, .end = End::kCancelled, .run = {}, .retry_after = {0}});
     return;
   }
   RunRecord& run = runs_.at(request->holds);
@@ -40,8 +55,12 @@ void Scheduler::Impl::on(const Cancel& event) {
 }
 
 void Scheduler::Impl::on(const FunctionGone& event) {
-  for (Request* request : queue_.of_function(event.function)) answer(*request, End::kRemoved);
+  for (Request* request : tenants_.of_function(event.function)) {
+    if (QUERN_MUTANT(19)) break;
+    answer(*request, End::kRemoved);
+  }
   blame_.gone(event.function);
+  estimates_.forget(event.function);
   retire_all(event.function);
 }
 
@@ -52,12 +71,14 @@ Group Scheduler::Impl::group_of(const Submit& submit) const {
 
 void Scheduler::Impl::enqueue(Request& request) {
   request.group = group_of(request.submit);
-  queue_.add(request);
-  timers_.arm(request.submit.request, request.timer, request.submit.deadline);
+  request.estimate_ns = estimates_.of(request.submit.function);
+  tenants_.add(request);
+  arrived_ = request.group;
+  if (!QUERN_MUTANT(20)) timers_.arm(request.submit.request, request.timer, request.submit.deadline);
 }
 
 void Scheduler::Impl::give_back(Request& request) {
-  if (request.attempt >= config_.most_attempts) {
+  if (request.attempt >= config_.most_attempts + (QUERN_MUTANT(21) ? 1 : 0)) {
     answer(request, End::kLost, Duration::seconds(1));
   } else if (blame_.is_gone(request.submit.function)) {
     answer(request, End::kRemoved);
@@ -71,8 +92,9 @@ void Scheduler::Impl::give_back(Request& request) {
 
 void Scheduler::Impl::answer(Request& request, End end, Duration retry_after) {
   const RequestId id = request.submit.request;
-  act(Answer{.request = id, .end = end, .run = request.run, .retry_after = retry_after});
-  if (request.queued) queue_.remove(request);
+  if (!(QUERN_MUTANT(25) && end == End::kLost))
+    act(Answer{.request = id, .end = end, .run = request.run, .retry_after = retry_after});
+  if (request.queued) tenants_.remove(request);
   timers_.arm(id, request.timer, Time::never());
   const FunctionId function = request.submit.function;
   requests_.erase(id);
@@ -81,13 +103,11 @@ void Scheduler::Impl::answer(Request& request, End end, Duration retry_after) {
 
 void Scheduler::Impl::regroup(FunctionId function) {
   const Duration left = blame_.quarantine_left(function, now_);
-  for (Request* request : queue_.of_function(function)) {
+  for (Request* request : tenants_.of_function(function)) {
     if (left.ns > 0) {
       answer(*request, End::kQuarantined, left);
-    } else if (const Group group = group_of(request->submit); group != request->group) {
-      queue_.remove(*request);
-      request->group = group;
-      queue_.add(*request);
+    } else {
+      request->group = group_of(request->submit);
     }
   }
 }

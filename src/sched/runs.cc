@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sched/core.h"
+#include "sched/mutant.h"
 
 namespace quern::sched {
 
@@ -30,7 +31,7 @@ void Scheduler::Impl::on(const Finished& event) {
   if (!run || !run->sent) return;
   if (Request* request = find_request(run->request)) {
     // A run that was told to stop and completed all the same has a result, and its caller still waits for it.
-    if (!event.failed) {
+    if (!event.failed || QUERN_MUTANT(22)) {
       answer(*request, End::kDone);
     } else {
       answer(*request, run->stop == RunRecord::Stop::kLimit ? End::kDeadlineRunning : End::kFailed);
@@ -38,6 +39,7 @@ void Scheduler::Impl::on(const Finished& event) {
   }
   if (!event.failed) {
     const FunctionId function = run->function;
+    if (!blame_.is_gone(function)) estimates_.learn(function, event.device_time.ns);
     const bool had_own = blame_.has_own_executor(function);
     blame_.ended_well(function);
     if (had_own && !blame_.has_own_executor(function)) {
@@ -45,13 +47,13 @@ void Scheduler::Impl::on(const Finished& event) {
       retire_all(function);
     }
   }
-  erase(*run);
+  erase(*run, event.device_time.ns);
 }
 
 void Scheduler::Impl::limit_passed(RunRecord& run) {
   if (run.stop != RunRecord::Stop::kNone) {
     timers_.arm(run.id, run.timer, Time::never());
-    kill(*devices_.find(run.executor), run.id);
+    if (!QUERN_MUTANT(23)) kill(*devices_.find(run.executor), run.id);
   } else if (run.started) {
     stop(run, RunRecord::Stop::kLimit);
   } else {
@@ -77,14 +79,36 @@ void Scheduler::Impl::stop(RunRecord& run, RunRecord::Stop why) {
   devices_.no_company(executor);
 }
 
-void Scheduler::Impl::erase(RunRecord& run) {
+void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
   timers_.arm(run.id, run.timer, Time::never());
   const FunctionId function = run.function;
+  Device& device = *devices_.find(run.device);
+  tenants_.ended(run, used_ns);
+  if (run.sent) {
+    if (!QUERN_MUTANT(24)) device.ledger.release(run.memory_bytes);
+  } else {
+    device.ledger.unpromise(run.memory_bytes);
+  }
+  for (const ObjectNeed& need : run.objects) device.ledger.unpin({run.executor, need.object});
   Executor* executor = devices_.find(run.executor);
   if (executor) devices_.remove_run(*executor, run);
   runs_.erase(run.id);
   blame_.release(function);
-  if (executor) retire(*executor);
+  touched_.insert(device.id);
+  if (!executor || !executor->runs.empty()) return;
+  if (executor->state == Executor::State::kPlanned) {
+    device.ledger.drop_context(executor->id);
+    devices_.drop_executor(executor->id);
+    return;
+  }
+  if (executor->state != Executor::State::kEnding) device.ledger.set_idle(executor->id, true, next_use_++);
+  retire(*executor);
+}
+
+void Scheduler::Impl::withdraw(RunRecord& run) {
+  Request& request = requests_.at(run.request);
+  erase(run);
+  enqueue(request);
 }
 
 }  // namespace quern::sched

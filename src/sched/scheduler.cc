@@ -12,13 +12,35 @@ Scheduler::Scheduler(const Config& config) : impl_(std::make_unique<Impl>(config
 Scheduler::~Scheduler() = default;
 const std::vector<Action>& Scheduler::step(Time now, const Event& event) { return impl_->step(now, event); }
 Scheduler::Counts Scheduler::counts() const { return impl_->counts(); }
+std::vector<Scheduler::Standing> Scheduler::standings() const { return impl_->standings(); }
+Scheduler::Lag Scheduler::lag() const { return impl_->lag(); }
+std::optional<Scheduler::Books> Scheduler::books(DeviceId device) const { return impl_->books(device); }
+std::optional<Scheduler::Stage> Scheduler::stage(RequestId request) const { return impl_->stage(request); }
+
+std::string_view name_of(Scheduler::Stage stage) {
+  switch (stage) {
+    case Scheduler::Stage::kQueued:
+      return "queued";
+    case Scheduler::Stage::kPlaced:
+      return "placed";
+    case Scheduler::Stage::kRunning:
+      break;
+  }
+  return "running";
+}
 
 Scheduler::Impl::Impl(const Config& config)
     : config_(config),
-      placement_(make_placement(config.placement)),
+      fairness_(make_fairness(config.policy.fairness)),
+      placement_(make_placement(config.policy.placement)),
+      eviction_(make_eviction(config.policy.eviction)),
+      tenants_(*fairness_),
       devices_(std::min(config.runs_in_flight, config.lanes)),
-      blame_(config_) {
-  QUERN_CHECK(placement_ != nullptr, "placement " + config.placement + ": is not in policy/table.cc");
+      blame_(config_),
+      estimates_(config.first_estimate) {
+  QUERN_CHECK(fairness_ != nullptr, "fairness " + config.policy.fairness + ": is not in policy/table.cc");
+  QUERN_CHECK(placement_ != nullptr, "placement " + config.policy.placement + ": is not in policy/table.cc");
+  QUERN_CHECK(eviction_ != nullptr, "eviction " + config.policy.eviction + ": is not in policy/table.cc");
   QUERN_CHECK(config.runs_in_flight > 0 && config.lanes > 0, "a device must be able to run something");
 }
 
@@ -53,11 +75,34 @@ void Scheduler::Impl::set_alarm() {
 }
 
 Scheduler::Counts Scheduler::Impl::counts() const {
-  return {.queued = queue_.size(),
+  return {.queued = tenants_.size(),
           .running = runs_.size(),
           .functions = blame_.size(),
           .executors = devices_.executors(),
-          .failed_starts = failed_starts_};
+          .failed_starts = failed_starts_,
+          .evictions = evictions_};
+}
+
+// Who got a slot was at most `locality` ahead of the lowest, and then was charged for one run. After that both can move
+// apart only by what was wrong in the charges of runs in flight: at most one largest charge each, for as many runs as
+// there are slots. After a restart, what was between them before it comes on top.
+Scheduler::Lag Scheduler::Impl::lag() const {
+  const auto slots = static_cast<int64_t>(devices_.slots_known());
+  const int64_t first = tenants_.first_spread();
+  return {.lag = tenants_.lag(), .bound = first + config_.locality.ns + (1 + 2 * slots) * tenants_.largest_charge()};
+}
+
+std::optional<Scheduler::Books> Scheduler::Impl::books(DeviceId id) const {
+  const Device* device = devices_.find(id);
+  if (!device) return std::nullopt;
+  return device->ledger.books();
+}
+
+std::optional<Scheduler::Stage> Scheduler::Impl::stage(RequestId id) const {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return std::nullopt;
+  if (found->second.queued) return Stage::kQueued;
+  return runs_.at(found->second.holds).started ? Stage::kRunning : Stage::kPlaced;
 }
 
 }  // namespace quern::sched

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,21 @@
 
 namespace quern::sched {
 
+/// Which policy answers which question; each is a row of policy/table.cc.
+struct Policy {
+  std::string fairness = "vtime";    ///< whose turn is it?
+  std::string placement = "sticky";  ///< on which device?
+  std::string eviction = "lru";      ///< what leaves when room is short?
+  bool operator==(const Policy&) const = default;
+};
+
 /// Every limit of the core, with the reason for its default.
 struct Config {
-  uint32_t lanes = 2;           ///< per executor: the next run is bound and enqueued while one runs
-  uint32_t runs_in_flight = 2;  ///< per device, all of one executor, until gates arbitrate between executors
-  uint32_t most_queued = 4096;  ///< requests waiting in all
+  uint32_t lanes = 2;            ///< per executor: the next run is bound and enqueued while one runs
+  uint32_t runs_in_flight = 2;   ///< per device, all of one executor, until gates arbitrate between executors
+  uint32_t most_queued = 65536;  ///< requests waiting in all
   uint32_t most_queued_per_tenant = 1024;
+  uint32_t most_queued_per_function = 1024;
   uint32_t most_attempts = 3;                   ///< a request not to blame runs again twice
   Duration stop_grace = Duration::millis(200);  ///< from a closed gate to the end of the executor
   /// The same for a run that has not started: its executor is loading, which no gate interrupts and is no hang.
@@ -22,7 +32,11 @@ struct Config {
   uint32_t own_executor_runs = 100;  ///< good runs after which a function that killed may share an executor again
   uint32_t quarantine_after = 20;    ///< executors killed without a good run between
   Duration quarantine = Duration::seconds(60);
-  std::string placement = "fifo";  ///< a row of policy/table.cc
+  /// How much device time a tenant may be ahead and still go first where its function is at home: a change of tenant
+  /// costs loads, and this bounds what is gained by not changing.
+  Duration locality = Duration::millis(50);
+  Duration first_estimate = Duration::millis(1);  ///< of a function that never ran
+  Policy policy;
 };
 
 /// The scheduler core: a state machine with no clock, no thread and no I/O.
@@ -38,19 +52,60 @@ class Scheduler {
   /// in their order. Events about executors and runs that are no more are ignored: they crossed an action on their way.
   const std::vector<Action>& step(Time now, const Event& event);
 
-  /// For showing to people, not for deciding.
+  // For showing to people and for checkers, not for deciding.
+
   struct Counts {
     uint64_t queued = 0;         ///< requests that wait
     uint64_t running = 0;        ///< runs that hold a slot of a device, also while their executor starts
     uint64_t functions = 0;      ///< records kept: of functions in use, and of those that killed an executor
     uint64_t executors = 0;      ///< starting, up or being killed
     uint64_t failed_starts = 0;  ///< executors that never came up, since the start
+    uint64_t evictions = 0;      ///< objects and contexts that left to make room, since the start
   };
   Counts counts() const;
+
+  /// A tenant, as fairness sees it.
+  struct Standing {
+    TenantId tenant;
+    uint32_t weight = 1;
+    uint64_t queued = 0, in_flight = 0, in_flight_bytes = 0;
+    int64_t vtime = 0;     ///< device time charged, in ns divided by its weight, moved up whenever it had nothing to do
+    bool is_next = false;  ///< it waits for its turn: has a request that any device could take, and is below its limits
+  };
+  std::vector<Standing> standings() const;
+  /// How far the furthest tenant of those that wait for their turn is ahead of the last, and how far it can ever be:
+  /// docs/guide/policies.md says why. In ns of device time by weight 1; `bound` holds for `vtime` only.
+  struct Lag {
+    int64_t lag = 0, bound = 0;
+  };
+  Lag lag() const;
+
+  /// A device's memory, as the ledger has it.
+  struct Entry {
+    ExecutorId executor;
+    ObjectId object;
+    uint64_t bytes = 0;
+    enum class State : uint8_t { kPromised, kLoading, kResident, kLeaving } state = State::kPromised;
+    uint32_t pins = 0;  ///< runs that hold a slot and need it
+  };
+  struct Books {
+    uint64_t memory_bytes = 0;    ///< of the device
+    uint64_t held_bytes = 0;      ///< contexts, objects loading, resident and leaving, and the memory of runs sent
+    uint64_t promised_bytes = 0;  ///< on top of it, as soon as what leaves has left
+    uint64_t leaving_bytes = 0;   ///< of what is held
+    std::vector<Entry> entries;   ///< in the order of executors, then objects
+  };
+  std::optional<Books> books(DeviceId device) const;
+
+  /// What became of a request so far; nothing if it was answered or never accepted.
+  enum class Stage : uint8_t { kQueued, kPlaced, kRunning };
+  std::optional<Stage> stage(RequestId request) const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+std::string_view name_of(Scheduler::Stage stage);
 
 }  // namespace quern::sched

@@ -50,6 +50,8 @@ constexpr std::string_view kPrefix<TenantId> = "t";
 template <>
 constexpr std::string_view kPrefix<FunctionId> = "f";
 template <>
+constexpr std::string_view kPrefix<ObjectId> = "o";
+template <>
 constexpr std::string_view kPrefix<RequestId> = "r";
 template <>
 constexpr std::string_view kPrefix<ExecutorId> = "e";
@@ -174,6 +176,57 @@ Event read_device_up(Words& words) {
   DeviceUp event;
   words.read(words.next(), event.device);
   words.read_bytes(words.next(), event.memory_bytes);
+  if (const auto context = words.option("context")) words.read_bytes(*context, event.context_bytes);
+  return event;
+}
+
+Event read_device_memory(Words& words) {
+  DeviceMemory event;
+  words.read(words.next(), event.device);
+  words.read_bytes(words.next(), event.memory_bytes);
+  return event;
+}
+
+Event read_tenant_set(Words& words) {
+  TenantSet event;
+  words.read(words.next(), event.tenant);
+  if (const auto weight = words.option("weight")) words.read_small(*weight, event.weight);
+  if (const auto limit = words.option("in_flight")) words.read_small(*limit, event.limits.in_flight);
+  if (const auto limit = words.option("queued")) words.read_small(*limit, event.limits.queued);
+  if (const auto limit = words.option("memory")) words.read_bytes(*limit, event.limits.memory_bytes);
+  if (const auto limit = words.option("priority")) words.read_small(*limit, event.limits.priority);
+  if (const auto vtime = words.option("vtime")) {
+    Duration charged{};
+    words.read(*vtime, charged);
+    event.vtime = charged.ns;
+  }
+  return event;
+}
+
+// o1:1GiB,o2:5MiB
+void read_objects(Words& words, std::string_view text, std::vector<ObjectNeed>& objects) {
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    const size_t colon = std::min(one.find(':'), one.size());
+    ObjectNeed& need = objects.emplace_back();
+    words.read(one.substr(0, colon), need.object);
+    words.read_bytes(one.substr(std::min(colon + 1, one.size())), need.bytes);
+  }
+}
+
+Event read_loaded(Words& words) {
+  Loaded event;
+  words.read(words.next(), event.executor);
+  words.read(words.next(), event.object);
+  event.failed = words.take("failed");
+  return event;
+}
+
+Event read_unloaded(Words& words) {
+  Unloaded event;
+  words.read(words.next(), event.executor);
+  words.read(words.next(), event.object);
   return event;
 }
 
@@ -191,10 +244,10 @@ Event read_submit(Words& words) {
   words.read(words.next(), event.tenant);
   words.read(words.next(), event.domain);
   if (const auto memory = words.option("memory")) words.read_bytes(*memory, event.memory_bytes);
+  if (const auto objects = words.option("objects")) read_objects(words, *objects, event.objects);
   if (const auto deadline = words.option("deadline")) words.read(*deadline, event.deadline);
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   if (const auto priority = words.option("priority")) words.read_small(*priority, event.priority);
-  if (const auto queue = words.option("queue")) words.read_small(*queue, event.queue);
   return event;
 }
 
@@ -202,6 +255,7 @@ Event read_finished(Words& words) {
   Finished event;
   words.read(words.next(), event.run);
   event.failed = words.take("failed");
+  if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   return event;
 }
 
@@ -209,11 +263,15 @@ using Reader = Event (*)(Words&);
 const std::map<std::string_view, Reader>& readers() {
   static const std::map<std::string_view, Reader> readers = {
       {"device-up", read_device_up},
+      {"device-memory", read_device_memory},
       {"device-down", [](Words& words) -> Event { return only_id(words, &DeviceDown::device); }},
       {"executor-up", [](Words& words) -> Event { return only_id(words, &ExecutorUp::executor); }},
       {"executor-lost", read_executor_lost},
+      {"tenant", read_tenant_set},
       {"submit", read_submit},
       {"cancel", [](Words& words) -> Event { return only_id(words, &Cancel::request); }},
+      {"loaded", read_loaded},
+      {"unloaded", read_unloaded},
       {"started", [](Words& words) -> Event { return only_id(words, &Started::run); }},
       {"finished", read_finished},
       {"function-gone", [](Words& words) -> Event { return only_id(words, &FunctionGone::function); }},
@@ -232,7 +290,28 @@ Event read_event(Words& words) {
 
 struct Show {
   std::string operator()(const DeviceUp& e) const {
-    return fmt::format("device-up {} {}", show(e.device), exact(e.memory_bytes, kByteUnits));
+    return fmt::format("device-up {} {}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
+                       e.context_bytes ? " context=" + exact(e.context_bytes, kByteUnits) : "");
+  }
+  std::string operator()(const DeviceMemory& e) const {
+    return fmt::format("device-memory {} {}", show(e.device), exact(e.memory_bytes, kByteUnits));
+  }
+  std::string operator()(const TenantSet& e) const {
+    std::string text = "tenant " + show(e.tenant);
+    const TenantSet plain;
+    if (e.weight != plain.weight) text += fmt::format(" weight={}", e.weight);
+    if (e.limits.in_flight != 0) text += fmt::format(" in_flight={}", e.limits.in_flight);
+    if (e.limits.queued != 0) text += fmt::format(" queued={}", e.limits.queued);
+    if (e.limits.memory_bytes != 0) text += " memory=" + exact(e.limits.memory_bytes, kByteUnits);
+    if (e.limits.priority != 0) text += fmt::format(" priority={}", e.limits.priority);
+    if (e.vtime != 0) text += " vtime=" + show(Duration{e.vtime});
+    return text;
+  }
+  std::string operator()(const Loaded& e) const {
+    return fmt::format("loaded {} {}{}", show(e.executor), show(e.object), e.failed ? " failed" : "");
+  }
+  std::string operator()(const Unloaded& e) const {
+    return fmt::format("unloaded {} {}", show(e.executor), show(e.object));
   }
   std::string operator()(const DeviceDown& e) const { return fmt::format("device-down {}", show(e.device)); }
   std::string operator()(const ExecutorUp& e) const { return fmt::format("executor-up {}", show(e.executor)); }
@@ -244,16 +323,19 @@ struct Show {
         fmt::format("submit {} {} {} {}", show(e.request), show(e.function), show(e.tenant), show(e.domain));
     const Submit plain;
     if (e.memory_bytes != 0) text += " memory=" + exact(e.memory_bytes, kByteUnits);
+    for (size_t i = 0; i < e.objects.size(); ++i)
+      text += fmt::format("{}{}:{}", i ? "," : " objects=", show(e.objects[i].object),
+                          exact(e.objects[i].bytes, kByteUnits));
     if (e.deadline != plain.deadline) text += " deadline=" + to_text(e.deadline);
     if (e.device_time != plain.device_time) text += " device_time=" + show(e.device_time);
     if (e.priority != plain.priority) text += fmt::format(" priority={}", e.priority);
-    if (e.queue != plain.queue) text += fmt::format(" queue={}", e.queue);
     return text;
   }
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }
   std::string operator()(const Started& e) const { return fmt::format("started {}", show(e.run)); }
   std::string operator()(const Finished& e) const {
-    return fmt::format("finished {}{}", show(e.run), e.failed ? " failed" : "");
+    return fmt::format("finished {}{}{}", show(e.run), e.failed ? " failed" : "",
+                       e.device_time.ns ? " device_time=" + show(e.device_time) : "");
   }
   std::string operator()(const FunctionGone& e) const { return fmt::format("function-gone {}", show(e.function)); }
   std::string operator()(const Tick&) const { return "tick"; }
@@ -264,6 +346,12 @@ struct Show {
   }
   std::string operator()(const KillExecutor& a) const {
     return fmt::format("kill-executor {}{}", show(a.executor), show_if("because=", a.because));
+  }
+  std::string operator()(const Load& a) const {
+    return fmt::format("load {} {} {}", show(a.executor), show(a.object), exact(a.bytes, kByteUnits));
+  }
+  std::string operator()(const Unload& a) const {
+    return fmt::format("unload {} {}", show(a.executor), show(a.object));
   }
   std::string operator()(const Run& a) const {
     return fmt::format("run {} {} {} lane={}", show(a.run), show(a.request), show(a.executor), a.lane);
@@ -301,33 +389,69 @@ Result<std::pair<Time, Event>> parse_timed_event(std::string_view line) {
   return std::pair{time, event};
 }
 
+namespace {
+
+// The one list of settings: read by parse_config, written by to_text.
+template <class C, class F>
+void each_setting(C& config, F&& with) {
+  with("lanes", config.lanes);
+  with("runs_in_flight", config.runs_in_flight);
+  with("most_queued", config.most_queued);
+  with("most_queued_per_tenant", config.most_queued_per_tenant);
+  with("most_queued_per_function", config.most_queued_per_function);
+  with("most_attempts", config.most_attempts);
+  with("stop_grace", config.stop_grace);
+  with("prepare_grace", config.prepare_grace);
+  with("own_executor_runs", config.own_executor_runs);
+  with("quarantine_after", config.quarantine_after);
+  with("quarantine", config.quarantine);
+  with("locality", config.locality);
+  with("first_estimate", config.first_estimate);
+  with("fairness", config.policy.fairness);
+  with("placement", config.policy.placement);
+  with("eviction", config.policy.eviction);
+}
+
+struct ShowSetting {
+  std::string& text;
+  void operator()(std::string_view key, uint32_t value) const { text += fmt::format(" {}={}", key, value); }
+  void operator()(std::string_view key, Duration value) const { text += fmt::format(" {}={}", key, show(value)); }
+  void operator()(std::string_view key, const std::string& value) const { text += fmt::format(" {}={}", key, value); }
+};
+
+struct ReadSetting {
+  Words& words;
+  std::string_view wanted, word;
+  bool& known;
+  bool is(std::string_view key) const {
+    known |= key == wanted;
+    return key == wanted;
+  }
+  void operator()(std::string_view key, uint32_t& value) const {
+    if (is(key)) words.read_small(word, value);
+  }
+  void operator()(std::string_view key, Duration& value) const {
+    if (is(key)) words.read(word, value);
+  }
+  void operator()(std::string_view key, std::string& value) const {
+    if (is(key)) value = word;
+  }
+};
+
+}  // namespace
+
+std::string to_text(const Config& config) {
+  std::string text = "config";
+  each_setting(config, ShowSetting{text});
+  return text;
+}
+
 Status parse_config(std::string_view line, Config& config) {
-  const std::map<std::string_view, uint32_t*> numbers = {
-      {"lanes", &config.lanes},
-      {"runs_in_flight", &config.runs_in_flight},
-      {"most_queued", &config.most_queued},
-      {"most_queued_per_tenant", &config.most_queued_per_tenant},
-      {"most_attempts", &config.most_attempts},
-      {"own_executor_runs", &config.own_executor_runs},
-      {"quarantine_after", &config.quarantine_after},
-  };
-  const std::map<std::string_view, Duration*> durations = {
-      {"stop_grace", &config.stop_grace},
-      {"prepare_grace", &config.prepare_grace},
-      {"quarantine", &config.quarantine},
-  };
   Words words(line);
   while (const auto option = words.any_option()) {
-    const auto& [key, value] = *option;
-    if (const auto number = numbers.find(key); number != numbers.end()) {
-      words.read_small(value, *number->second);
-    } else if (const auto duration = durations.find(key); duration != durations.end()) {
-      words.read(value, *duration->second);
-    } else if (key == "placement") {
-      config.placement = value;
-    } else {
-      words.wrong(fmt::format("there is no setting '{}'", key));
-    }
+    bool known = false;
+    each_setting(config, ReadSetting{words, option->first, option->second, known});
+    if (!known) words.wrong(fmt::format("there is no setting '{}'", option->first));
   }
   return words.end();
 }

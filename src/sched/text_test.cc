@@ -10,16 +10,26 @@ TEST(Text, EveryEventReadsBackAsItWasWritten) {
   const char* lines[] = {
       "device-up d1 8GiB",
       "device-up d1 8589934593B",
+      "device-up d1 8GiB context=300MiB",
+      "device-memory d1 7GiB",
       "device-down d1",
+      "tenant t1",
+      "tenant t1 weight=3 in_flight=4 queued=5 memory=1GiB priority=2 vtime=1500us",
+      "loaded e1 o2",
+      "loaded e1 o2 failed",
+      "unloaded e1 o2",
       "executor-up e1",
       "executor-lost e1",
       "executor-lost e1 culprit=run7",
       "submit r1 f2 t3 dom4",
-      "submit r1 f2 t3 dom4 memory=1MiB deadline=9007199254740993ns device_time=1500us priority=9",
+      "submit r1 f2 t3 dom4 objects=o1:1GiB",
+      "submit r1 f2 t3 dom4 memory=1MiB objects=o1:1GiB,o2:5B deadline=9007199254740993ns device_time=1500us "
+      "priority=9",
       "cancel r18446744073709551615",
       "started run1",
       "finished run1",
       "finished run1 failed",
+      "finished run1 failed device_time=17ns",
       "function-gone f1",
       "tick",
   };
@@ -61,7 +71,13 @@ TEST(Text, SettingsOfTheCore) {
   ASSERT_TRUE(parse_config("lanes=1 quarantine=5s placement=fifo", config).ok());
   EXPECT_EQ(config.lanes, 1u);
   EXPECT_EQ(config.quarantine, Duration::seconds(5));
+  EXPECT_EQ(config.policy.placement, "fifo");
   EXPECT_FALSE(parse_config("lane=1", config).ok());
+  Config again;
+  const std::string text = to_text(config);
+  ASSERT_TRUE(text.starts_with("config "));
+  ASSERT_TRUE(parse_config(text.substr(7), again).ok());
+  EXPECT_EQ(to_text(again), text);
 }
 
 }  // namespace

@@ -16,8 +16,10 @@ ErrorCode error_code_of(End end) {
     case End::kCancelled:
       return ErrorCode::kCancelled;
     case End::kQueueFull:
+    case End::kWouldBeLate:
       return ErrorCode::kExhausted;
     case End::kTooLarge:
+    case End::kOverLimit:
       return ErrorCode::kInvalid;
     case End::kNoDevice:
     case End::kQuarantined:
@@ -47,6 +49,10 @@ std::string_view name_of(End end) {
       return "queue-full";
     case End::kTooLarge:
       return "too-large";
+    case End::kOverLimit:
+      return "over-limit";
+    case End::kWouldBeLate:
+      return "would-be-late";
     case End::kNoDevice:
       return "no-device";
     case End::kQuarantined:

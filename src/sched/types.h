@@ -13,8 +13,8 @@
 /// The whole contract of the scheduler core on one screen: what may happen to it, and what it may ask for.
 namespace quern::sched {
 
-/// Ids are numbers given by the shell (devices, domains, tenants, functions, requests) or by the core (executors,
-/// runs). They are never used twice.
+/// Ids are numbers given by the shell (devices, domains, tenants, functions, objects, requests) or by the core
+/// (executors, runs). They are never used twice.
 template <class Tag>
 struct Id {
   uint64_t value = 0;
@@ -24,6 +24,7 @@ using DeviceId = Id<struct DeviceTag>;
 using DomainId = Id<struct DomainTag>;
 using TenantId = Id<struct TenantTag>;
 using FunctionId = Id<struct FunctionTag>;  ///< one version of one function
+using ObjectId = Id<struct ObjectTag>;      ///< by content: the same bytes have the same id
 using RequestId = Id<struct RequestTag>;
 using ExecutorId = Id<struct ExecutorTag>;
 using RunId = Id<struct RunTag>;
@@ -31,6 +32,12 @@ using RunId = Id<struct RunTag>;
 // Events: what happened.
 
 struct DeviceUp {
+  DeviceId device;
+  uint64_t memory_bytes = 0;
+  uint64_t context_bytes = 0;  ///< what every executor on it costs
+};
+/// The device has more or less memory than it had: someone else uses some of it.
+struct DeviceMemory {
   DeviceId device;
   uint64_t memory_bytes = 0;
 };
@@ -47,20 +54,52 @@ struct ExecutorLost {
   ExecutorId executor;
   std::optional<RunId> culprit;
 };
+/// What a tenant may use; 0 is no limit of its own.
+struct Limits {
+  uint32_t in_flight = 0;     ///< requests that hold a slot of a device
+  uint32_t queued = 0;        ///< requests that wait
+  uint64_t memory_bytes = 0;  ///< of all its requests in flight
+  uint8_t priority = 0;       ///< the most urgent it may ask for
+  bool operator==(const Limits&) const = default;
+};
+/// Who a tenant is. One that was never set has weight 1 and no limits of its own.
+struct TenantSet {
+  TenantId tenant;
+  uint32_t weight = 1;  ///< its share against others', at least 1
+  Limits limits;
+  int64_t vtime = 0;  ///< where it stood before a restart
+};
+/// Immutable bytes that a run needs on its device: one copy serves all runs of an executor.
+struct ObjectNeed {
+  ObjectId object;
+  uint64_t bytes = 0;
+  bool operator==(const ObjectNeed&) const = default;
+};
 struct Submit {
   RequestId request;
   FunctionId function;
   TenantId tenant;
   DomainId domain;
   uint8_t priority = 5;
-  uint64_t memory_bytes = 0;  ///< what its plan needs
+  uint64_t memory_bytes = 0;        ///< what its run needs for itself
+  std::vector<ObjectNeed> objects;  ///< what it needs beside that; each once
   Time deadline = Time::never();
   Duration device_time = Duration::forever();  ///< how long one run of it may take
-  uint32_t queue = 0;                          ///< how many of its tenant may wait; 0: as many as of any tenant
 };
 /// The caller is gone or changed its mind.
 struct Cancel {
   RequestId request;
+};
+/// The answer to Load: the object is there, or could not be brought there.
+struct Loaded {
+  ExecutorId executor;
+  ObjectId object;
+  bool failed = false;
+};
+/// The answer to Unload: its memory is free.
+struct Unloaded {
+  ExecutorId executor;
+  ObjectId object;
 };
 /// A run is on its device: its device time counts from here, not from when its executor was still getting ready.
 struct Started {
@@ -70,6 +109,7 @@ struct Started {
 struct Finished {
   RunId run;
   bool failed = false;
+  Duration device_time = {0};  ///< that it used
 };
 /// The function is gone: its queued requests end, its record is forgotten once its runs ended.
 struct FunctionGone {
@@ -78,8 +118,8 @@ struct FunctionGone {
 /// The answer to WakeAt.
 struct Tick {};
 
-using Event =
-    std::variant<DeviceUp, DeviceDown, ExecutorUp, ExecutorLost, Submit, Cancel, Started, Finished, FunctionGone, Tick>;
+using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, ExecutorUp, ExecutorLost, TenantSet, Submit, Cancel,
+                           Loaded, Unloaded, Started, Finished, FunctionGone, Tick>;
 
 // Actions: what to do about it, in order.
 
@@ -95,6 +135,17 @@ struct StartExecutor {
 struct KillExecutor {
   ExecutorId executor;
   std::optional<RunId> because;
+};
+/// Bring the object to the executor's device. Answered by Loaded, or by ExecutorLost.
+struct Load {
+  ExecutorId executor;
+  ObjectId object;
+  uint64_t bytes = 0;
+};
+/// Free it there; no run uses it. Answered by Unloaded, or by ExecutorLost; a Load under way is answered or not.
+struct Unload {
+  ExecutorId executor;
+  ObjectId object;
 };
 /// Prepare what is missing, and run. Answered by Started and Finished, or by ExecutorLost.
 struct Run {
@@ -118,6 +169,8 @@ enum class End : uint8_t {
   kCancelled,
   kQueueFull,    ///< refused at the door
   kTooLarge,     ///< fits no device; refused at the door
+  kOverLimit,    ///< is larger than its tenant may use; refused at the door
+  kWouldBeLate,  ///< could not make its deadline; refused at the door
   kNoDevice,     ///< there is no device; refused at the door
   kQuarantined,  ///< its function keeps killing executors; refused for a while
   kLost,         ///< its executors died too often through no fault of its own
@@ -129,14 +182,14 @@ struct Answer {
   RequestId request;
   End end = End::kDone;
   std::optional<RunId> run;    ///< its last, if it ever ran
-  Duration retry_after = {0};  ///< kQueueFull, kNoDevice, kQuarantined, kLost
+  Duration retry_after = {0};  ///< kQueueFull, kWouldBeLate, kNoDevice, kQuarantined, kLost
 };
 /// Send a Tick at this time, or as soon after as can be. Only the newest counts.
 struct WakeAt {
   Time time;
 };
 
-using Action = std::variant<StartExecutor, KillExecutor, Run, StopRun, Answer, WakeAt>;
+using Action = std::variant<StartExecutor, KillExecutor, Load, Unload, Run, StopRun, Answer, WakeAt>;
 
 /// The public code of an end; kDone has none.
 ErrorCode error_code_of(End end);

@@ -56,6 +56,8 @@ std::string_view reason_of(int status) {
       return "OK";
     case 201:
       return "Created";
+    case 202:
+      return "Accepted";
     case 400:
       return "Bad Request";
     case 401:

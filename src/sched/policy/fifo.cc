@@ -3,10 +3,11 @@
 
 namespace quern::sched {
 
+int64_t FifoFairness::rank(const Tenant&, const Request& first) const { return static_cast<int64_t>(first.arrival); }
+
 std::optional<DeviceId> FifoPlacement::choose(const Devices& devices, const Request& request) const {
-  const uint64_t need = request.submit.memory_bytes;
-  if (const auto ready = devices.idle_with(request.group).first(need)) return ready;
-  return devices.idle().first(need);
+  if (const auto ready = devices.idle_with(request.group).first(request.bytes)) return ready;
+  return devices.idle().first(request.bytes);
 }
 
 }  // namespace quern::sched

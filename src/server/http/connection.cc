@@ -243,6 +243,8 @@ Task<Connection::Then> Connection::serve() {
   if (route_.endpoint == Endpoint::kInfer) co_return co_await infer(*tenant);
   if (is_put) co_return co_await deploy(*tenant);
   if (is_patch) co_return co_await change(*tenant);
+  if (route_.endpoint == Endpoint::kRequests) co_return co_await list_requests(*tenant);
+  if (route_.endpoint == Endpoint::kRequest) co_return co_await cancel_request(*tenant);
   co_return co_await answer_now_or_fail(tenant);
 }
 

@@ -110,6 +110,10 @@ class Connection {
   Task<Then> deploy(const daemon::Tenant& tenant);
   Task<Then> change(const daemon::Tenant& tenant);
 
+  // requests.cc
+  Task<Then> list_requests(const daemon::Tenant& tenant);
+  Task<Then> cancel_request(const daemon::Tenant& tenant);
+
   // Constant after construction.
   Shard& shard_;
   Front& front_;
@@ -147,9 +151,11 @@ class Connection {
   std::vector<asio::const_buffer> from_;
   std::string answer_head_, answer_json_;
 
-  // The call at hand; the daemon's callback writes `call_` before it posts.
+  // The call at hand; the daemon's callback writes `call_`, or what else was asked for, before it posts.
   std::unique_ptr<daemon::Call> call_;
   std::optional<Result<daemon::Deployed>> deployed_;
+  std::optional<Result<std::vector<daemon::RequestStatus>>> listed_;
+  Status cancelled_;
   bool is_calling_ = false, has_gone_ = false;
   Signal done_;
 };

@@ -63,7 +63,11 @@ class FakeDaemon : public daemon::Daemon {
     device.cores = {0, 1};
     return {device};
   }
-  daemon::Counters counters() const override { return {copied_, 0, 0, 0}; }
+  daemon::Counters counters() const override {
+    daemon::Counters counters;
+    counters.copied_bytes = copied_;
+    return counters;
+  }
   bool is_ready() const override { return ready; }
   void deploy(const daemon::Tenant&, std::string name, Bytes tar,
               std::function<void(Result<daemon::Deployed>)> done) override {
@@ -123,6 +127,26 @@ class FakeDaemon : public daemon::Daemon {
     if (node.empty()) return;
     node.mapped().first->error = Error{ErrorCode::kCancelled, "call " + id + ": cancelled"};
     node.mapped().second(std::move(node.mapped().first));
+  }
+  void requests(const daemon::Tenant& tenant,
+                std::function<void(Result<std::vector<daemon::RequestStatus>>)> done) override {
+    std::vector<daemon::RequestStatus> list;
+    held_.with([&](auto& calls) {
+      for (const auto& [id, call] : calls) {
+        daemon::RequestStatus& one = list.emplace_back();
+        one.id = id;
+        one.tenant = tenant.name;
+        one.function = "echo";
+        one.state = "running";
+        one.device = "cpu0";
+      }
+    });
+    done(std::move(list));
+  }
+  void cancel(const daemon::Tenant&, const std::string& id, std::function<void(Status)> done) override {
+    const bool is_there = held_.with([&](auto& calls) { return calls.contains(id); });
+    if (is_there) cancel(id);
+    done(is_there ? Status() : Status(not_found("request " + id + ": has ended, or never was")));
   }
   void count_copied(uint64_t bytes) override { copied_ += bytes; }
 

@@ -164,7 +164,12 @@ json::object counters_json(const daemon::Counters& counters, const Stages& stage
   json::object out = {{"copied_bytes", counters.copied_bytes},
                       {"builds", counters.builds},
                       {"executors_started", counters.executors_started},
-                      {"executors_lost", counters.executors_lost}};
+                      {"executors_lost", counters.executors_lost},
+                      {"evictions", counters.evictions},
+                      {"queued", counters.queued},
+                      {"fairness_lag_ns", counters.fairness_lag_ns},
+                      {"fairness_bound_ns", counters.fairness_bound_ns},
+                      {"standings_saved", counters.standings_saved}};
   out["device_ns"] = stages.device_ns.load(std::memory_order_relaxed);
   out["stages"] = json::object{
       {"parse", show(stages.parse)},   {"body", show(stages.body)},     {"submit", show(stages.submit)},

@@ -45,8 +45,8 @@ bool decode(std::string_view text, std::string& into) {
 }
 
 Failure unknown_path(std::string_view path) {
-  std::vector<std::string> known = {"/v2",           "/v2/health/live", "/v2/health/ready",
-                                    "/v1/functions", "/v1/devices",     "/v1/counters"};
+  std::vector<std::string> known = {"/v2",          "/v2/health/live", "/v2/health/ready", "/v1/functions",
+                                    "/v1/requests", "/v1/devices",     "/v1/counters"};
   // With the caller's own name in the place of NAME, so that only what is mistyped differs.
   const size_t a = path.find('/', 1);
   const size_t b = a == std::string_view::npos ? a : path.find('/', a + 1);
@@ -64,6 +64,7 @@ std::optional<Failure> allow(Method method, std::string_view path, Endpoint endp
   bool fits = reads;
   if (endpoint == Endpoint::kInfer) allowed = "POST", fits = method == Method::kPost;
   if (endpoint == Endpoint::kRollback) allowed = "POST", fits = method == Method::kPost;
+  if (endpoint == Endpoint::kRequest) allowed = "DELETE", fits = method == Method::kDelete;
   if (endpoint == Endpoint::kFunction)
     allowed = "GET, HEAD, PUT, PATCH, DELETE",
     fits = reads || method == Method::kPut || method == Method::kPatch || method == Method::kDelete;
@@ -91,6 +92,9 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     at = end + 1;
   }
   const auto is = [&](size_t i, std::string_view text) { return i < count && parts[i] == text; };
+  const auto malformed = [&] {
+    return Failure(invalid(fmt::format("path {}: a % must be followed by two hex digits", path.substr(0, 128))));
+  };
   const auto found = [&](Endpoint endpoint) {
     into.endpoint = endpoint;
     return allow(method, path, endpoint);
@@ -102,14 +106,16 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     if (count == 3 && is(1, "health") && is(2, "ready")) return found(Endpoint::kReady);
   } else if (is(0, "v1")) {
     if (count == 2 && is(1, "functions")) return found(Endpoint::kFunctions);
+    if (count == 2 && is(1, "requests")) return found(Endpoint::kRequests);
+    if (count == 3 && is(1, "requests")) {
+      if (!decode(parts[2], into.name)) return malformed();
+      return found(Endpoint::kRequest);
+    }
     if (count == 2 && is(1, "devices")) return found(Endpoint::kDevices);
     if (count == 2 && is(1, "counters")) return found(Endpoint::kCounters);
   }
   const bool is_model = is(0, "v2") && is(1, "models"), is_function = is(0, "v1") && is(1, "functions");
   if ((!is_model && !is_function) || count < 3 || parts[2].empty()) return unknown_path(path);
-  const auto malformed = [&] {
-    return Failure(invalid(fmt::format("path {}: a % must be followed by two hex digits", path.substr(0, 128))));
-  };
   if (!decode(parts[2], into.name)) return malformed();
   if (const size_t at = into.name.find('@'); at != std::string::npos) {
     into.version = into.name.substr(at + 1);

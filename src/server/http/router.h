@@ -20,13 +20,15 @@ enum class Endpoint : uint8_t {
   kFunction,    ///< /v1/functions/NAME
   kHistory,     ///< …/history
   kRollback,    ///< …/rollback
+  kRequests,    ///< /v1/requests
+  kRequest,     ///< /v1/requests/ID
   kDevices,     ///< /v1/devices
   kCounters,    ///< /v1/counters
 };
 
 struct Route {
   Endpoint endpoint = Endpoint::kServer;
-  std::string name, version;  ///< of a function; version "" is the current one
+  std::string name, version;  ///< of a function; version "" is the current one. Or the id of a request
 };
 
 /// Whether the path asks for no key: health does not.

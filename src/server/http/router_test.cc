@@ -29,6 +29,8 @@ TEST(Router, Paths) {
       {Method::kPost, "/v2/models/a%2Fc/infer", Endpoint::kInfer, "a/c", ""},
       {Method::kPut, "/v1/functions/a", Endpoint::kFunction, "a", ""},
       {Method::kGet, "/v1/functions/", Endpoint::kFunctions, "", ""},
+      {Method::kGet, "/v1/requests", Endpoint::kRequests, "", ""},
+      {Method::kDelete, "/v1/requests/a%2D7", Endpoint::kRequest, "a-7", ""},
   };
   for (const Case& c : cases) {
     Route route;
@@ -57,6 +59,8 @@ TEST(Router, Refused) {
       {"/v2/models/a@b/versions/c", 400},
       {"/v2/models/a/infer", 405},
       {"/v1/functions/a/b", 404},
+      {"/v1/requests/a", 405},
+      {"/v1/requests/a/b", 404},
   };
   for (const auto& [target, status] : cases) {
     Route route;

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "daemon/runner.h"
+#include "os/clock.h"
+#include "os/log.h"
+
+namespace quern::daemon {
+namespace {
+
+// What the executor reports, by the names of the manifest; more than the plan has is nothing.
+void tell_rounds(const std::vector<uint64_t>& rounds, LiveCall& call) {
+  const auto& reported = call.plan->plan.reported;
+  for (size_t i = 0; i < std::min(rounds.size(), reported.size()); ++i) {
+    const std::string& name = call.function->manifest.repeats[reported[i]].name;
+    call.rounds.emplace_back(name.empty() ? "rounds" : "rounds." + name, rounds[i]);
+  }
+}
+
+}  // namespace
+
+void Runner::feed(sched::Event event) {
+  waiting_events_.push_back(std::move(event));
+  if (stepping_) return;
+  stepping_ = true;
+  while (!waiting_events_.empty()) {
+    const sched::Event next = std::move(waiting_events_.front());
+    waiting_events_.pop_front();
+    const Time now = os::now();
+    const std::vector<sched::Action>& actions = core_.step(now, next);
+    if (recorder_) recorder_->add(now, next, actions);
+    for (const sched::Action& action : actions) std::visit([this](const auto& what) { carry_out(what); }, action);
+  }
+  stepping_ = false;
+  for (uint64_t run : over_) forget_run(run);
+  over_.clear();
+  const sched::Scheduler::Counts counts = core_.counts();
+  counters_.queued.store(counts.queued, std::memory_order_relaxed);
+  counters_.evictions.store(counts.evictions, std::memory_order_relaxed);
+  counters_.steps.store(counters_.steps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void Runner::carry_out(const sched::StartExecutor& action) {
+  // A blank one is bound to its domain once, and never goes back.
+  for (auto& [key, executor] : executors_) {
+    if (executor.id || executor.device != action.device.value || !executor.process->greeted()) continue;
+    executor.id = action.executor;
+    executor_keys_[action.executor.value] = key;
+    set_spin(action.device.value);
+    waiting_events_.push_back(sched::ExecutorUp{action.executor});
+    return;
+  }
+  const auto key = start_process(action.device.value);
+  if (!key.ok()) {
+    os::log_error("device {}: an executor cannot be started: {}", device(action.device.value).config.name,
+                  key.error().text);
+    waiting_events_.push_back(sched::ExecutorLost{action.executor, std::nullopt});
+    return;
+  }
+  executors_.at(*key).id = action.executor;
+  executor_keys_[action.executor.value] = *key;
+}
+
+void Runner::carry_out(const sched::KillExecutor& action) {
+  const auto it = executor_keys_.find(action.executor.value);
+  if (it == executor_keys_.end()) return;
+  Executor& executor = executors_.at(it->second);
+  if (action.because && runs_.contains(action.because->value)) {
+    LiveRun& run = runs_.at(action.because->value);
+    run.report.kernel = kernel_at(executor, action.because->value);
+    os::log_warning("executor {}: kernel '{}' of function {} does not end; it is killed", executor.process->pid(),
+                    run.report.kernel, run.function->name);
+  }
+  executor.killed_by_us = true;
+  executor.process->kill();
+}
+
+void Runner::carry_out(const sched::Load& action) {
+  const auto it = executor_keys_.find(action.executor.value);
+  if (it == executor_keys_.end()) return;
+  const auto fail = [&](std::string why) {
+    load_errors_[action.object.value] = std::move(why);
+    waiting_events_.push_back(sched::Loaded{action.executor, action.object, true});
+  };
+  const auto known = objects_.find(action.object.value);
+  const HostObjectRef object = known == objects_.end() ? nullptr : known->second.lock();
+  if (!object) return fail("its function is gone");
+  const Status sent = executors_.at(it->second).process->load_object(object);
+  if (sent.ok()) return;
+  if (sent.error().code == ErrorCode::kUnavailable) return doom(it->second, sent.error());
+  fail(sent.error().text);
+}
+
+void Runner::carry_out(const sched::Unload& action) {
+  const auto it = executor_keys_.find(action.executor.value);
+  if (it == executor_keys_.end()) return;
+  executors_.at(it->second).process->drop_object(action.object.value);
+  waiting_events_.push_back(sched::Unloaded{action.executor, action.object});
+}
+
+void Runner::tell_load_end(Executor& executor) {
+  auto end = executor.process->take_load_end();
+  if (!end || !executor.id) return;
+  if (end->error)
+    load_errors_[end->object] = std::move(end->error->text);
+  else
+    load_errors_.erase(end->object);
+  feed(sched::Loaded{*executor.id, {end->object}, end->error.has_value()});
+}
+
+void Runner::carry_out(const sched::Run& action) {
+  const LiveCall& call = *calls_.at(action.request.value);
+  LiveRun run;
+  run.request = call.request;
+  run.executor = executor_keys_.at(action.executor.value);
+  run.lane = action.lane;
+  run.function = call.function;
+  run.plan = call.plan;
+  run.scalars = call.scalars;
+  run.blocks = call.blocks;
+  run.profile = call.profile;
+  Executor& executor = executors_.at(run.executor);
+  const auto binary = call.function->binaries.find(executor.process->caps().build_key);
+  executor.runs.insert(action.run.value);
+  ++device(executor.device).running;
+  if (binary == call.function->binaries.end()) {
+    run.report.error = unsupported(fmt::format("has no program for device {}", device(executor.device).config.name));
+    runs_.emplace(action.run.value, std::move(run));
+    return finish(action.run.value, true);
+  }
+  run.binary = &binary->second;
+  runs_.emplace(action.run.value, std::move(run));
+  try_push(action.run.value);
+}
+
+void Runner::try_push(uint64_t run_id) {
+  const auto it = runs_.find(run_id);
+  if (it == runs_.end() || it->second.pushed || it->second.stopped || it->second.report.error) return;
+  LiveRun& run = it->second;
+  Executor& executor = executors_.at(run.executor);
+  const auto there = executor.process->require(*run.function, run.plan, *run.binary, *run.blocks);
+  if (!there.ok()) {
+    if (there.error().code == ErrorCode::kUnavailable) return doom(run.executor, there.error());
+    run.report.error = there.error();
+    return finish(run_id, true);
+  }
+  if (!*there) return;  // on its way; we are called again
+  run.pinned = true;
+  ipc::RunCommand command;
+  command.run = run_id;
+  command.plan = run.plan->id;
+  command.profile = run.profile;
+  for (const ipc::Block& block : *run.blocks) command.bindings.push_back({block.segment()->id, block.offset()});
+  for (const Scalar& scalar : run.scalars) command.scalars.push_back(scalar.bits);
+  run.pushed = true;
+  run.pushed_at = os::now();
+  active_.insert(run.executor);
+  executor.pushed.push_back(run_id);
+  if (const Status pushed = executor.process->push_run(run.lane, command); !pushed.ok())
+    return doom(run.executor, pushed.error());
+  if (executor.pushed.size() == 1) mark_started(executor);
+}
+
+// The device takes runs in order: one counts as started when all before it have ended.
+void Runner::mark_started(Executor& executor) {
+  if (!executor.pushed.empty()) feed(sched::Started{{executor.pushed.front()}});
+}
+
+// The run is forgotten once the core has heard of its end and what it asked for was done: its answer needs the report.
+// Its plan is free at once: the core may let the plan's objects go in the same step.
+void Runner::finish(uint64_t run_id, bool failed) {
+  over_.push_back(run_id);
+  LiveRun& run = runs_.at(run_id);
+  if (std::exchange(run.pinned, false)) executors_.at(run.executor).process->unpin(run.plan->id);
+  feed(sched::Finished{{run_id}, failed, Duration{static_cast<int64_t>(run.device_time_ns)}});
+}
+
+void Runner::forget_run(uint64_t run_id) {
+  const auto it = runs_.find(run_id);
+  if (it == runs_.end()) return;
+  if (const auto on = executors_.find(it->second.executor); on != executors_.end()) {
+    if (it->second.pinned) on->second.process->unpin(it->second.plan->id);
+    on->second.runs.erase(run_id);
+    if (on->second.runs.empty()) active_.erase(on->first);
+    --device(on->second.device).running;
+  }
+  runs_.erase(it);
+}
+
+void Runner::carry_out(const sched::StopRun& action) {
+  const auto it = runs_.find(action.run.value);
+  if (it == runs_.end() || it->second.stopped) return;
+  LiveRun& run = it->second;
+  run.stopped = true;
+  if (!run.pushed) return finish(action.run.value, true);  // nothing of it is on the device
+  Executor& executor = executors_.at(run.executor);
+  run.report.kernel = kernel_at(executor, action.run.value);
+  if (const Status stopped = executor.process->stop_run(run.lane, action.run.value); !stopped.ok())
+    doom(run.executor, stopped.error());
+}
+
+void Runner::carry_out(const sched::Answer& action) {
+  const auto it = calls_.find(action.request.value);
+  QUERN_CHECK(it != calls_.end(), "a request is answered twice");
+  std::unique_ptr<LiveCall> call = std::move(it->second);
+  calls_.erase(it);
+  RunReport report;
+  static const std::string kNowhere;
+  const std::string* where = &kNowhere;
+  if (action.run)
+    if (const auto run = runs_.find(action.run->value); run != runs_.end()) {
+      report = run->second.report;
+      if (const auto on = executors_.find(run->second.executor); on != executors_.end())
+        where = &device(on->second.device).config.name;
+      call->times.pushed = run->second.pushed_at;
+      call->times.read = run->second.read;
+      call->times.started = run->second.started;
+      call->times.finished = run->second.finished;
+      call->times.reported = run->second.reported;
+      call->times.device_time_ns = run->second.device_time_ns;
+      tell_rounds(run->second.rounds, *call);
+      for (const auto& kernel : run->second.kernels) call->kernels.push_back({kernel.launches, kernel.time_ns});
+    }
+  if (action.end == sched::End::kLost)
+    for (const sched::ObjectNeed& need : call->function->objects)
+      if (const auto failed = load_errors_.find(need.object.value); failed != load_errors_.end())
+        report.load_error = failed->second;
+  if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);
+  call->retry_after = action.retry_after;
+  call->times.answered = os::now();
+  requests_.end(*call, action.end, *where);
+  give_back(std::move(call));
+}
+
+void Runner::carry_out(const sched::WakeAt& action) { next_wake_ = action.time; }
+
+}  // namespace quern::daemon

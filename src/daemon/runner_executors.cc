@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "daemon/runner.h"
+#include "os/clock.h"
+#include "os/log.h"
+
+namespace quern::daemon {
+namespace {
+
+// Opening a vendor's context takes 20-40 ms here, seconds on a GPU.
+constexpr Duration kGreetingLimit = Duration::seconds(60);
+
+}  // namespace
+
+Result<uint64_t> Runner::start_process(uint64_t device_id) {
+  const uint64_t key = next_key_++;
+  QUERN_TRY(auto process, ExecutorProcess::start(device(device_id).config, core_config_.lanes,
+                                                 fmt::format("{}/executor-{}", run_folder_, key)));
+  QUERN_TRY(poller_.add(process->socket_fd(), token(key, Source::kSocket)));
+  QUERN_TRY(poller_.add(process->wake_fd(), token(key, Source::kWake)));
+  QUERN_TRY(poller_.add(process->pidfd(), token(key, Source::kEnd)));
+  QUERN_TRY(poller_.add(process->log_fd(), token(key, Source::kLog)));
+  Executor executor;
+  executor.process = std::move(process);
+  executor.device = device_id;
+  executor.greeting_due = os::now() + kGreetingLimit;
+  executors_.emplace(key, std::move(executor));
+  ++counters_.executors_started;
+  ++device(device_id).executors;
+  return key;
+}
+
+Status Runner::wait_for_greetings() {
+  for (auto& [key, executor] : executors_) {
+    const std::string& name = device(executor.device).config.name;
+    while (!executor.process->greeted()) {
+      const Duration left = executor.greeting_due - os::now();
+      if (left.ns <= 0 || !os::wait_readable(executor.process->socket_fd(), left))
+        return unavailable(fmt::format("device {}: its executor did not come up in time", name));
+      const auto taken = executor.process->take_frame();
+      if (taken.ok()) continue;
+      executor.process->kill();
+      const ExecutorEnd end = executor.process->end();
+      return unavailable(fmt::format("device {}: cannot be opened: {}", name,
+                                     end.last_words.empty() ? taken.error().text : end.last_words));
+    }
+    device(executor.device).caps = executor.process->caps();
+    executor.greeting_due = Time::never();
+  }
+  return {};
+}
+
+void Runner::look_at(uint64_t which) {
+  const uint64_t key = which >> 3;
+  const auto it = executors_.find(key);
+  if (it == executors_.end()) return;  // the mailbox, or an executor that is gone by now
+  switch (static_cast<Source>(which & 7)) {
+    case Source::kSocket:
+      for (;;) {
+        const auto taken = it->second.process->take_frame();
+        if (!taken.ok()) return doom(key, taken.error());
+        if (!*taken) break;
+        greet(key);
+        if (!executors_.contains(key)) return;
+        tell_load_end(it->second);
+        if (!executors_.contains(key)) return;
+        const std::set<uint64_t> runs = it->second.runs;
+        for (uint64_t run : runs) try_push(run);
+      }
+      break;
+    case Source::kWake:
+      drain_events(key);
+      break;
+    case Source::kEnd:
+      lose(key);
+      break;
+    case Source::kLog:
+      if (!it->second.process->take_log()) poller_.remove(it->second.process->log_fd());
+      break;
+    case Source::kMailbox:
+      break;
+  }
+}
+
+// A Hello that came: an executor that the core waits for is up.
+void Runner::greet(uint64_t key) {
+  Executor& executor = executors_.at(key);
+  if (!executor.process->greeted() || executor.greeting_due == Time::never()) return;
+  executor.greeting_due = Time::never();
+  set_spin(executor.device);
+  if (executor.id) feed(sched::ExecutorUp{*executor.id});
+}
+
+void Runner::check_greetings(Time now) {
+  for (auto& [key, executor] : executors_)
+    if (!executor.process->greeted() && now >= executor.greeting_due && !executor.killed_by_us) {
+      executor.killed_by_us = true;
+      os::log_warning("executor {}: did not come up in time", executor.process->pid());
+      executor.process->kill();
+    }
+}
+
+void Runner::drain_events(uint64_t key) {
+  for (uint32_t lane = 0; lane < core_config_.lanes; ++lane) {
+    for (;;) {
+      const auto it = executors_.find(key);
+      if (it == executors_.end()) return;
+      auto event = it->second.process->take_event(lane);
+      if (!event.ok()) return doom(key, event.error());
+      if (!*event) break;
+      ended(key, lane, **event);
+    }
+  }
+}
+
+void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
+  const auto it = runs_.find(event.run);
+  if (it == runs_.end() || it->second.executor != key || it->second.lane != lane || !it->second.pushed)
+    return doom(key, invalid(fmt::format("reports run {} that it does not have", event.run)));
+  LiveRun& run = it->second;
+  Executor& executor = executors_.at(key);
+  DeviceRecord& on = device(executor.device);
+  if (!event.ok) run.report.error = Error{event.code, event.text};
+  run.read = {event.taken_ns};
+  run.started = {event.started_ns};
+  run.finished = {event.ended_ns};
+  run.reported = {event.reported_ns};
+  // It cannot have used more than there was: what it tells decides whose turn is next.
+  const int64_t elapsed_ns = (os::now() - run.pushed_at).ns;
+  run.device_time_ns = std::min(event.device_time_ns, static_cast<uint64_t>(elapsed_ns) * std::max(1U, on.caps.units));
+  run.rounds = event.rounds;
+  run.kernels = event.kernels;
+  executor.process->learn(run.plan->id, Duration{elapsed_ns});
+  ++on.runs_ended;
+  on.device_time_ns += run.device_time_ns;
+  if (run.stopped) executor.process->open_gate(lane);
+  std::erase(executor.pushed, event.run);
+  mark_started(executor);
+  finish(event.run, !event.ok);
+}
+
+// It talks nonsense, or not at all any more: end it. The core hears of it when the process is gone.
+void Runner::doom(uint64_t key, const Error& why) {
+  Executor& executor = executors_.at(key);
+  poller_.remove(executor.process->socket_fd());
+  active_.erase(key);
+  if (why.code != ErrorCode::kUnavailable)
+    os::log_warning("executor {}: {}; it is ended", executor.process->pid(), why.text);
+  executor.process->kill();
+}
+
+void Runner::lose(uint64_t key) {
+  // What it reported before it died did happen.
+  for (uint32_t lane = 0; lane < core_config_.lanes; ++lane)
+    for (;;) {
+      auto event = executors_.at(key).process->take_event(lane);
+      if (!event.ok() || !*event) break;
+      const auto run = runs_.find((*event)->run);
+      if (run == runs_.end() || run->second.executor != key || run->second.lane != lane || !run->second.pushed) break;
+      ended(key, lane, **event);
+    }
+  Executor& executor = executors_.at(key);
+  const ExecutorEnd end = executor.process->end();
+  ++counters_.executors_lost;
+  const std::optional<uint64_t> culprit = find_culprit(executor, end);
+  if (!executor.killed_by_us)
+    os::log_warning("executor {} on {}: ended by {}{}{}", key, device(executor.device).config.name,
+                    end.exit.signal ? fmt::format("signal {}", end.exit.signal) : fmt::format("exit {}", end.exit.code),
+                    culprit ? fmt::format(", function {} is to blame", runs_.at(*culprit).function->name) : "",
+                    end.last_words.empty() ? "" : "; its last words: " + end.last_words);
+  const auto id = executor.id;
+  const uint64_t device_id = executor.device;
+  const std::set<uint64_t> runs = executor.runs;
+  // The memory of its runs may be used again: the process is gone.
+  if (id) {
+    sched::ExecutorLost event{*id, std::nullopt};
+    if (culprit) event.culprit = sched::RunId{*culprit};
+    feed(event);
+  }
+  for (uint64_t run : runs) forget_run(run);
+  erase_executor(key);
+  set_spin(device_id);
+}
+
+void Runner::erase_executor(uint64_t key) {
+  const auto it = executors_.find(key);
+  if (it == executors_.end()) return;
+  --device(it->second.device).executors;
+  if (it->second.id) executor_keys_.erase(it->second.id->value);
+  active_.erase(key);
+  executors_.erase(it);  // its descriptors close, and so leave the poller
+}
+
+std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const ExecutorEnd& end) {
+  if (executor.killed_by_us || end.signal == 0) return std::nullopt;
+  std::vector<uint64_t> in_lanes;
+  for (uint64_t run : executor.pushed)
+    if (executor.process->running_launch(runs_.at(run).lane, run)) in_lanes.push_back(run);
+  // The code that faulted names the kernel; without it, only a run that was alone can be blamed.
+  std::optional<uint64_t> culprit;
+  for (uint64_t run_id : in_lanes) {
+    LiveRun& run = runs_.at(run_id);
+    if (end.program != 0 && executor.process->program_of(run.plan->id) != end.program) continue;
+    if (end.program == 0 && in_lanes.size() > 1) return std::nullopt;
+    if (end.program != 0 && end.entry < run.binary->signatures.size())
+      run.report.kernel = run.binary->signatures[end.entry].entry;
+    else
+      run.report.kernel = kernel_at(executor, run_id);
+    run.report.signal = end.signal;
+    run.report.address = end.address;
+    if (!culprit) culprit = run_id;
+  }
+  return culprit;
+}
+
+std::string Runner::kernel_at(const Executor& executor, uint64_t run_id) const {
+  const LiveRun& run = runs_.at(run_id);
+  const auto launch = executor.process->running_launch(run.lane, run_id);
+  const auto& launches = run.plan->plan.launches;
+  return launch && *launch < launches.size() ? launches[*launch].entry : "";
+}
+
+void Runner::set_spin(uint64_t device_id) {
+  // Long enough for the next call of a caller that waits for each answer; nothing where a neighbour needs the core.
+  constexpr uint64_t kSpinNs = 500'000;
+  uint64_t on_device = 0;
+  for (auto& [key, executor] : executors_)
+    if (executor.device == device_id && executor.id) ++on_device;
+  const bool has_own_cores = !device(device_id).config.cores.empty();
+  for (auto& [key, executor] : executors_)
+    if (executor.device == device_id) executor.process->allow_spin(on_device == 1 && has_own_cores ? kSpinNs : 0);
+}
+
+}  // namespace quern::daemon

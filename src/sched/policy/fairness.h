@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+
+#include "sched/request.h"
+#include "sched/scheduler.h"
+
+namespace quern::sched {
+
+struct Tenant;
+struct Device;
+class Tenants;
+class Devices;
+
+/// Whose turn is it? A policy gets a view and chooses; it never acts and stores nothing.
+class Fairness {
+ public:
+  virtual ~Fairness() = default;
+  /// Where a tenant stands among those that wait; the lowest is next, ties go to the lower id. `first` is its oldest
+  /// request of some size class.
+  virtual int64_t rank(const Tenant& tenant, const Request& first) const = 0;
+  /// Who goes on this device instead of `first`, because the device has what it needs; null: nobody does.
+  virtual Request* instead(const Tenants& /*tenants*/, const Devices& /*devices*/, const Device& /*device*/,
+                           const Request& /*first*/, const Config& /*config*/) const {
+    return nullptr;
+  }
+  /// Whether a tenant belongs to a device.
+  virtual bool gives_homes() const { return false; }
+};
+
+}  // namespace quern::sched

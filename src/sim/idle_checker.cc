@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/idle_checker.h"
+
+#include <algorithm>
+
+namespace quern::sim {
+
+using Stage = sched::Scheduler::Stage;
+
+bool IdleChecker::applies_to(const sched::Policy& policy) { return policy.placement != "exclusive"; }
+
+void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
+                          const sched::Scheduler& core) {
+  shadow_.happened(now, event);
+  for (const sched::Action& action : actions) shadow_.carry_out(now, action);
+  if (!applies_to(config_.policy) || core.counts().queued == 0) return;
+  const bool none_is_free = std::none_of(shadow_.devices().begin(), shadow_.devices().end(), [](const auto& entry) {
+    return entry.second.is_up && entry.second.runs == 0;
+  });
+  if (none_is_free) return;
+
+  struct Waiting {
+    uint64_t least = UINT64_MAX, most = 0;  // bytes
+    sched::RequestId smallest;
+  };
+  std::map<sched::TenantId, Waiting> waiting;
+  std::set<sched::DomainId> placed;
+  for (const auto& [id, request] : shadow_.requests()) {
+    const auto stage = core.stage(id);
+    if (stage == Stage::kPlaced && !shadow_.run_of(request)) placed.insert(request.submit->domain);
+    if (stage != Stage::kQueued) continue;
+    Waiting& those = waiting[request.submit->tenant];
+    const uint64_t bytes = Shadow::bytes_of(*request.submit);
+    if (bytes < those.least) those.least = bytes, those.smallest = id;
+    those.most = std::max(those.most, bytes);
+  }
+  // A tenant waits for itself while one of its requests might be too much for its limits: its order is its own affair.
+  for (const auto& standing : core.standings()) {
+    const auto tenant = shadow_.tenants().find(standing.tenant);
+    const sched::Limits limits = tenant == shadow_.tenants().end() ? sched::Limits{} : tenant->second.limits;
+    const bool at_limit =
+        (limits.in_flight > 0 && standing.in_flight >= limits.in_flight) ||
+        (limits.memory_bytes > 0 && standing.in_flight_bytes + waiting[standing.tenant].most > limits.memory_bytes);
+    if (at_limit) waiting.erase(standing.tenant);
+  }
+  for (const auto& [id, device] : shadow_.devices()) {
+    if (!device.is_up || device.runs > 0 || !is_idle(id, device, core, placed)) continue;
+    for (const auto& [tenant, those] : waiting) {
+      if (those.least == UINT64_MAX) continue;
+      expect(those.least + device.context_bytes > device.memory_bytes, now,
+             "r{} of t{} waits for {} bytes, and d{} with {} and a context of {} idles", those.smallest.value,
+             tenant.value, those.least, id.value, device.memory_bytes, device.context_bytes);
+    }
+  }
+}
+
+bool IdleChecker::is_idle(sched::DeviceId id, const Shadow::Device& device, const sched::Scheduler& core,
+                          const std::set<sched::DomainId>& placed) const {
+  for (const auto& [executor_id, executor] : shadow_.executors())
+    if (executor.device == id && !executor.is_up && placed.contains(executor.domain)) return false;
+  // What needs no memory at all waits too where memory was lost, and nothing in the books shows it.
+  if (!placed.empty() && device.held_bytes > device.memory_bytes) return false;
+  const auto books = core.books(id);
+  if (!books || books->promised_bytes > 0) return false;
+  return std::none_of(books->entries.begin(), books->entries.end(), [](const auto& entry) { return entry.pins > 0; });
+}
+
+}  // namespace quern::sim

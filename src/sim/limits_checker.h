@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "sim/checker.h"
+#include "sim/shadow.h"
+
+namespace quern::sim {
+
+/// Every limit of Config and of a tenant holds: requests and memory in flight, requests that wait, runs and lanes of a
+/// device, attempts, and how long a run may take before it is told to stop and its executor is killed. Who is refused
+/// because of a limit has reached it.
+class LimitsChecker final : public Checker {
+ public:
+  explicit LimitsChecker(const sched::Config& config) : Checker("limits"), config_(config) {}
+
+  void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
+               const sched::Scheduler& core) override;
+  void on_restart(Time now) override;
+
+  /// What the core says of its tenants against the shadow.
+  void compare(Time now, const std::vector<sched::Scheduler::Standing>& standings);
+
+ private:
+  struct Use {
+    uint64_t runs = 0, bytes = 0;
+  };
+  using Stage = sched::Scheduler::Stage;
+
+  sched::Limits limits_of(sched::TenantId tenant) const;
+  uint64_t most_queued_of(sched::TenantId tenant) const;
+  uint64_t queued_of(sched::FunctionId function, const sched::Scheduler& core) const;
+  void check(Time now, const sched::Run& action);
+  void check_times(Time now);
+  void check_door(Time now, const sched::Submit& submit, std::span<const sched::Action> actions,
+                  const sched::Scheduler& core);
+  void check_all(Time now, const sched::Scheduler& core, const std::vector<sched::Scheduler::Standing>& standings);
+
+  const sched::Config config_;
+  Shadow shadow_;
+  uint64_t queued_ = 0;                                   // before this step
+  std::map<sched::TenantId, uint64_t> queued_of_tenant_;  // before this step
+  uint64_t steps_ = 0;
+};
+
+}  // namespace quern::sim

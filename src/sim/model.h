@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "sched/scheduler.h"
+
+/// What is simulated, as data: devices, tenants, functions, who calls them, what goes wrong. All of it can be written
+/// as small YAML files (docs/guide/simulate.md); the search makes it up at random.
+namespace quern::sim {
+
+/// A kind of device, and how many there are of it.
+struct DeviceModel {
+  std::string name = "device";
+  uint32_t count = 1;
+  uint32_t units = 1;
+  uint64_t memory_bytes = uint64_t{1} << 30;
+  uint64_t context_bytes = 0;
+  uint64_t copy_bytes_per_second = uint64_t{10} << 30;  ///< of loads; one after another on a device
+  Duration context = Duration::millis(50);              ///< to start an executor
+  Duration load_latency = {0};                          ///< of every load, on top of its bytes
+  Duration launch = {0};                                ///< from Run to the device, while nothing else runs there
+  Duration answer = {0};                                ///< from the end on the device to the caller
+  double speed = 1;                                     ///< kernel times are divided by it
+};
+
+struct TenantModel {
+  std::string name;
+  uint64_t domain = 0;  ///< 0: one of its own
+  uint32_t weight = 1;
+  sched::Limits limits;
+};
+
+/// A constant by its content: functions that name the same one share it.
+struct ObjectModel {
+  std::string name;
+  uint64_t bytes = 0;
+};
+
+struct FunctionModel {
+  std::string name;
+  uint32_t tenant = 0;  ///< into Model::tenants
+  Duration device_time = Duration::millis(1);
+  double spread = 0;              ///< standard deviation of it, as a part of it
+  uint64_t memory_bytes = 0;      ///< of a run for itself
+  std::vector<uint32_t> objects;  ///< into Model::objects
+  Duration timeout = Duration::forever();
+  Duration device_limit = Duration::forever();
+  uint8_t priority = 5;
+};
+
+/// Who calls a function.
+struct LoadModel {
+  enum class Kind : uint8_t { kClosed, kPoisson, kUniform, kBurst, kTrace } kind = Kind::kClosed;
+  uint32_t function = 0;               ///< into Model::functions
+  uint32_t clients = 1;                ///< closed loop: callers, each of which waits for its answer
+  Duration think = {0};                ///< closed loop: between an answer and the next call
+  double per_second = 1;               ///< open loop: mean rate
+  uint32_t burst = 1;                  ///< kBurst: calls that come at once, `per_second` counts calls
+  std::vector<Time> times;             ///< kTrace: when, in order
+  std::vector<Duration> device_times;  ///< kTrace: how long each takes; empty: as the function says
+};
+
+/// What goes wrong, in mean events per second of virtual time over the whole pool; 0: never. Nothing goes wrong after
+/// `until`, so that it can be seen whether all work ends.
+struct FaultModel {
+  double executor_loss = 0;  ///< one dies, nobody is to blame
+  double kernel_fault = 0;   ///< a run takes its executor with it
+  double hang = 0;           ///< a run never ends by itself
+  double failed_run = 0;     ///< a run ends with an error of its own
+  double device_loss = 0;    ///< a device goes away for a while
+  double slow_load = 0;      ///< the next load takes 20 times as long
+  double failed_load = 0;    ///< the next load fails
+  double failed_start = 0;   ///< the next executor does not come up
+  double late_event = 0;     ///< the next report is held back for a while
+  double lost_memory = 0;    ///< a device has less memory for a while
+  double restart = 0;        ///< the daemon dies and comes back: requests in flight are lost with their connections
+  double cancel = 0;         ///< a caller goes away
+  double removal = 0;        ///< a function is removed and comes back as another version
+  Duration until = {0};
+};
+
+struct Model {
+  sched::Config config;
+  std::vector<DeviceModel> devices;
+  std::vector<TenantModel> tenants;
+  std::vector<ObjectModel> objects;
+  std::vector<FunctionModel> functions;
+  std::vector<LoadModel> loads;
+  FaultModel faults;
+  Duration length = Duration::seconds(10);  ///< calls come in this time; then all that is under way may end
+  uint64_t most_requests = 0;               ///< no further calls after so many; 0: any number
+};
+
+}  // namespace quern::sim

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/model.h"
+
+/// The two YAML files of a simulation: the devices there are, and who calls what. Both are read whole, and all mistakes
+/// are told at once, each as `file:line:column: error: what is wrong; what to write`; at most 100 of them.
+/// docs/guide/simulate.md lists every key; examples/simulate has files to start from.
+namespace quern::sim {
+
+/// `devices:` of a file. At least one, at most 100,000 in all.
+///
+///     devices:
+///       - {name: v100, count: 4, memory: 16GiB, context_memory: 300MiB, copy_bandwidth: 12GiB/s, context: 300ms}
+Result<std::vector<DeviceModel>> parse_devices(std::string_view text, const std::string& file_name);
+
+/// What a file named in a workload holds; how its path is found is the caller's business.
+using ReadFile = std::function<Result<std::string>(const std::string& path)>;
+
+struct Workload {
+  Model model;                     ///< without devices
+  std::vector<std::string> notes;  ///< what its reader should know: rows of a trace that became no calls
+};
+
+/// Everything but the devices. Names are of a-z, 0-9, '.', '_' and '-'; each is given once.
+///
+///     tenants:   [{name: shop, weight: 2, copies: 32, limits: {in_flight: 4}}]
+///     objects:   [{name: weights, bytes: 500MiB, tenant: shop}]
+///     functions: [{name: infer, tenant: shop, device_time: 5ms, spread: 0.1, objects: [weights]}]
+///     loads:     [{function: infer, closed: {clients: 4, think: 10ms}}]
+///     length: 10s
+///
+/// `copies: N` makes N tenants that are alike, named shop-1 to shop-N: each has its own of every function that names
+/// the tenant, of the loads of these functions, and of every object that names it. An object that names no tenant is
+/// the same for all. With `requests` and without `length` calls come until there were so many; with neither for 10 s,
+/// or as long as the longest trace. At most a million tenants, objects, functions and loads each.
+Result<Workload> parse_workload(std::string_view text, const std::string& file_name, const ReadFile& read_file);
+
+}  // namespace quern::sim

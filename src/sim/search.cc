@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/prng.h"
+#include "sim/faults.h"
+#include "sim/shrink.h"
+
+namespace quern::sim {
+
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint32_t kMostTries = 8;
+
+std::vector<double*> rates_of(FaultModel& faults) {
+  std::vector<double*> rates;
+  for (const FaultRow& row : fault_rows()) rates.push_back(&(faults.*row.rate));
+  return rates;
+}
+
+/// Draws what a model is made of. The order of draws is part of what a seed means.
+class Maker {
+ public:
+  explicit Maker(uint64_t seed) : prng_(seed * 0x9e3779b97f4a7c15 + 1) {}
+
+  Model make() {
+    make_config();
+    make_devices();
+    make_tenants();
+    make_objects();
+    make_functions();
+    make_loads();
+    make_faults();
+    return std::move(model_);
+  }
+
+ private:
+  bool chance(double part) { return prng_.uniform() < part; }
+  uint64_t between(uint64_t low, uint64_t high) { return low + prng_.below(high - low + 1); }
+  uint32_t small(uint32_t low, uint32_t high) { return static_cast<uint32_t>(between(low, high)); }
+  Duration micros(uint64_t low, uint64_t high) { return Duration::micros(static_cast<int64_t>(between(low, high))); }
+  /// Each power of two between them is as likely as another.
+  uint64_t scale(uint64_t low, uint64_t high) {
+    uint64_t top = low;
+    for (uint64_t doublings = 0; top * 2 <= high && doublings < 40; ++doublings)
+      if (chance(0.5)) top *= 2;
+    return between(low, std::max(low, std::min(high, top * 2)));
+  }
+
+  void make_config() {
+    sched::Config& config = model_.config;
+    config.lanes = chance(0.9) ? small(1, 3) : small(4, 6);
+    config.runs_in_flight = chance(0.9) ? small(1, 2) : small(3, 5);
+    if (chance(0.3)) config.most_queued = small(3, 40);
+    if (chance(0.3)) config.most_queued_per_tenant = small(2, 15);
+    if (chance(0.3)) config.most_queued_per_function = small(1, 10);
+    config.most_attempts = small(1, 3);
+    config.own_executor_runs = small(1, 20);
+    config.quarantine_after = chance(0.7) ? small(1, 4) : 20;
+    config.quarantine = micros(5'000, 200'000);
+    config.stop_grace = micros(500, 10'000);
+    config.prepare_grace = micros(20'000, 1'000'000);
+    config.locality = chance(0.2) ? Duration{0} : micros(100, 50'000);
+    config.first_estimate = micros(50, 5'000);
+    if (chance(0.75)) return;
+    static constexpr const char* kPolicies[][2] = {
+        {"fifo", "fifo"}, {"fifo", "sticky"}, {"vtime", "fifo"}, {"kaas", "fifo"}, {"fifo", "exclusive"}};
+    const auto& policy = kPolicies[prng_.below(std::size(kPolicies))];
+    config.policy.fairness = policy[0];
+    config.policy.placement = policy[1];
+  }
+
+  void make_devices() {
+    const uint32_t kinds = small(1, 3);
+    uint32_t left = std::max(kinds, small(1, 6));
+    for (uint32_t kind = 0; kind < kinds; ++kind) {
+      DeviceModel device;
+      device.name = fmt::format("kind{}", kind);
+      device.count = kind + 1 == kinds ? left : small(1, left - (kinds - kind - 1));
+      left -= device.count;
+      devices_ += device.count;
+      device.memory_bytes = between(256, 4096) * kMiB;
+      // At times so much that it does not fit any more where memory was lost.
+      device.context_bytes = chance(0.3) ? 0 : device.memory_bytes / (chance(0.1) ? between(2, 4) : between(8, 64));
+      device.copy_bytes_per_second = between(20, 400) * 1024 * kMiB;
+      device.context = micros(100, 20'000);
+      device.load_latency = micros(0, 300);
+      device.launch = micros(0, 50);
+      device.answer = micros(0, 50);
+      device.speed = chance(0.6) ? 1 : chance(0.5) ? 0.5 : 2;
+      largest_ = std::max(largest_, device.memory_bytes - device.context_bytes);
+      smallest_ = std::min(smallest_, device.memory_bytes - device.context_bytes);
+      speed_ += device.speed * device.count;
+      model_.devices.push_back(device);
+    }
+  }
+
+  void make_tenants() {
+    const uint32_t tenants = small(1, 8);
+    for (uint32_t i = 0; i < tenants; ++i) {
+      TenantModel tenant;
+      tenant.name = fmt::format("tenant{}", i);
+      tenant.domain = chance(0.4) ? between(1, 3) : 0;
+      tenant.weight = chance(0.5) ? 1 : small(1, 8);
+      if (chance(0.3)) tenant.limits.in_flight = small(1, 4);
+      if (chance(0.2)) tenant.limits.queued = small(1, 20);
+      if (chance(0.25)) tenant.limits.memory_bytes = between(smallest_ / 4, 2 * largest_);
+      model_.tenants.push_back(tenant);
+    }
+  }
+
+  void make_objects() {
+    const uint32_t objects = small(1, 20);
+    // Together often more than a device holds, alone seldom.
+    const uint64_t most = std::max<uint64_t>(smallest_ / between(2, 12), 2);
+    for (uint32_t i = 0; i < objects; ++i)
+      model_.objects.push_back({.name = fmt::format("object{}", i), .bytes = between(most / 8 + 1, most)});
+  }
+
+  void make_functions() {
+    const uint32_t functions = small(2, 20);
+    const uint64_t usual_us = scale(500, 12'000);
+    for (uint32_t i = 0; i < functions; ++i) {
+      FunctionModel function;
+      function.name = fmt::format("function{}", i);
+      function.tenant = i < model_.tenants.size() ? i : small(0, static_cast<uint32_t>(model_.tenants.size()) - 1);
+      function.device_time = micros(usual_us / 4 + 10, usual_us * 2);
+      function.spread = chance(0.3) ? 0 : 0.5 * prng_.uniform();
+      function.memory_bytes = memory_of_run();
+      const uint64_t needs = chance(0.25) ? 0 : between(1, 4);
+      for (uint64_t need = 0; need < needs; ++need) {
+        const uint32_t object = small(0, static_cast<uint32_t>(model_.objects.size()) - 1);
+        if (std::find(function.objects.begin(), function.objects.end(), object) == function.objects.end())
+          function.objects.push_back(object);
+      }
+      // Every run ends some time, or a hang would rightly last for ever.
+      const double length = static_cast<double>(function.device_time.ns);
+      function.timeout = {static_cast<int64_t>(length * (chance(0.5) ? 5 + 40 * prng_.uniform() : 2000)) + 1'000'000};
+      if (chance(0.5)) function.device_limit = {static_cast<int64_t>(length * (1.1 + 4 * prng_.uniform()))};
+      function.priority = static_cast<uint8_t>(between(0, 9));
+      work_ns_ += length;
+      model_.functions.push_back(function);
+    }
+    work_ns_ /= functions;
+  }
+
+  uint64_t memory_of_run() {
+    if (chance(0.2)) return 0;
+    if (chance(0.01)) return largest_ + largest_ / 8;  // fits nowhere
+    if (chance(0.1)) return between(smallest_, largest_) - smallest_ / 8;
+    return between(0, smallest_ / (chance(0.3) ? 2 : 6));
+  }
+
+  /// Refused whenever it comes.
+  bool is_hopeless(const FunctionModel& function) const {
+    uint64_t bytes = function.memory_bytes;
+    for (const uint32_t object : function.objects) bytes += model_.objects[object].bytes;
+    const uint64_t most = model_.tenants[function.tenant].limits.memory_bytes;
+    return bytes > largest_ || (most > 0 && bytes > most);
+  }
+
+  void make_loads() {
+    const double capacity = 1e9 * speed_ / work_ns_;  // calls per second
+    const double pressure = 0.3 + 1.2 * prng_.uniform();
+    const size_t functions = model_.functions.size();
+    for (uint32_t i = 0; i < functions; ++i) {
+      LoadModel load;
+      load.function = i;
+      const double kind = prng_.uniform();
+      load.kind = kind < 0.45   ? LoadModel::Kind::kClosed
+                  : kind < 0.65 ? LoadModel::Kind::kPoisson
+                  : kind < 0.75 ? LoadModel::Kind::kUniform
+                                : LoadModel::Kind::kBurst;
+      load.clients = small(1, chance(0.2) ? 12 : 3);
+      load.think = micros(20, 2'000);
+      load.per_second = capacity * pressure / static_cast<double>(functions) * (0.2 + 1.6 * prng_.uniform());
+      load.burst = small(2, 25);
+      if (is_hopeless(model_.functions[i])) {
+        // A few will do: each is refused at once.
+        load.clients = 1;
+        load.think = micros(50'000, 100'000);
+        load.per_second /= 20;
+      }
+      model_.loads.push_back(load);
+    }
+    model_.most_requests = between(800, 1400);
+    seconds_ = static_cast<double>(model_.most_requests) / capacity;
+    model_.length = {static_cast<int64_t>(seconds_ * 2e9)};
+  }
+
+  void make_faults() {
+    const auto rates = rates_of(model_.faults);
+    const double part = 0.3 + 0.6 * prng_.uniform(), often = static_cast<double>(scale(2, 16));
+    for (double* rate : rates)
+      if (chance(part)) *rate = often * (0.5 + prng_.uniform()) / seconds_;
+    // A restart begins everything anew: more than a few leave nothing to look at.
+    model_.faults.restart = std::min(model_.faults.restart, 1.5 / seconds_);
+    *rates[prng_.below(3)] += 2 / seconds_;
+    *rates[3 + prng_.below(3)] += 2 / seconds_;
+    *rates[6 + prng_.below(3)] += 2 / seconds_;
+    model_.faults.cancel += 2 / seconds_;
+    model_.faults.until = model_.length;
+  }
+
+  Prng prng_;
+  Model model_;
+  uint32_t devices_ = 0;
+  uint64_t largest_ = 0, smallest_ = UINT64_MAX;  // memory of a device without a context
+  double speed_ = 0;                              // of all devices
+  double work_ns_ = 0;                            // of a call, in the mean
+  double seconds_ = 0;                            // that all calls take, about
+};
+
+}  // namespace
+
+Model random_model(uint64_t seed) { return Maker(seed).make(); }
+
+SeedResult run_seed(uint64_t seed, Coverage* coverage, std::string_view only) {
+  SeedResult result{.seed = seed, .model = random_model(seed), .outcome = {}, .violation = {}};
+  while (true) {
+    ++result.tries;
+    Trial trial = try_model(result.model, seed, coverage, nullptr, only);
+    result.outcome = std::move(trial.outcome);
+    result.violation = std::move(trial.violation);
+    result.fault_kinds = static_cast<uint64_t>(std::count_if(result.outcome.faults.begin(), result.outcome.faults.end(),
+                                                             [](const auto& f) { return f.second > 0; }));
+    const bool enough = result.outcome.steps >= kLeastSteps && result.fault_kinds >= kLeastFaultKinds;
+    if (result.violation || enough) return result;
+    if (result.tries == kMostTries) {
+      result.violation = Violation{"search", fmt::format("search: {} steps with {} kinds of faults are not enough",
+                                                         result.outcome.steps, result.fault_kinds)};
+      return result;
+    }
+    // Longer, with as many faults over all as before: they may be what keeps callers away.
+    result.model.length = result.model.length + result.model.length;
+    result.model.faults.until = result.model.length;
+    result.model.most_requests *= 2;
+    if (result.fault_kinds >= kLeastFaultKinds)
+      for (double* rate : rates_of(result.model.faults)) *rate /= 2;
+  }
+}
+
+std::string tell_failure(const SeedResult& result, const std::string& options) {
+  std::string text = fmt::format("seed {}: {}\n", result.seed, result.violation->text);
+  text += fmt::format("again: quern simulate --search --seeds 1 --first-seed {}{}\n", result.seed,
+                      options.empty() ? "" : " " + options);
+  if (result.violation->checker == "search") return text;
+  const Shrunk shrunk = shrink(result.model, result.seed, *result.violation);
+  text += fmt::format("the smallest model found in {} runs that shows it:\n{}", shrunk.runs, to_text(shrunk.model));
+  text += fmt::format("its last steps:\n{}{}\n", shrunk.trail, shrunk.violation.text);
+  return text;
+}
+
+}  // namespace quern::sim

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "sched/scheduler.h"
+
+namespace quern::sim {
+
+/// What a shell knows from events and actions alone: devices and what is held on them, executors, runs that were sent
+/// and have not ended, requests that were submitted and not answered. Every checker keeps one of its own, looks at it
+/// before it takes in the next action, and so sees the state that the action met.
+///
+/// It takes everything as it comes: what must not be is the checkers' business. Costs are logarithmic, except where an
+/// executor or device goes: then all that was on it.
+class Shadow {
+ public:
+  using State = sched::Scheduler::Entry::State;
+
+  struct Device {
+    uint64_t memory_bytes = 0, context_bytes = 0;
+    bool is_up = false;
+    uint64_t held_bytes = 0;     ///< contexts, objects, and the memory of runs
+    uint64_t leaving_bytes = 0;  ///< of it: objects told to leave, and contexts and objects of executors killed
+    uint32_t runs = 0;           ///< that were sent and have not ended
+  };
+  struct Executor {
+    sched::DeviceId device;
+    sched::DomainId domain;
+    std::optional<sched::FunctionId> own_function;
+    bool is_up = false, is_killed = false;
+    std::optional<sched::RunId> killed_because;
+    uint64_t context_bytes = 0;
+  };
+  struct Object {
+    uint64_t bytes = 0;
+    State state = State::kLoading;
+  };
+  using Need = std::shared_ptr<const sched::Submit>;
+  struct Run {
+    Need submit;  ///< of its request, which may be answered already
+    sched::ExecutorId executor;
+    sched::DeviceId device;
+    uint32_t lane = 0;
+    uint32_t attempt = 1;  ///< of those of its request that were sent
+    Time started = Time::never();
+    Time stopped = Time::never();
+    bool passed_limit = false;  ///< it was stopped while its caller still waited: not because that one was gone
+  };
+  struct Request {
+    Need submit;
+    Time since;  ///< when it was submitted
+    std::optional<sched::RunId> last_run;
+    uint32_t attempts = 0;
+  };
+  using ObjectKey = std::pair<sched::ExecutorId, sched::ObjectId>;
+
+  /// Takes in an event, before the actions it gave. Events about what is no more change nothing.
+  void happened(Time now, const sched::Event& event);
+  /// Takes in one action.
+  void carry_out(Time now, const sched::Action& action);
+  /// The daemon died: nothing is left.
+  void restart() { *this = {}; }
+
+  const std::map<sched::DeviceId, Device>& devices() const { return devices_; }
+  const std::map<sched::ExecutorId, Executor>& executors() const { return executors_; }
+  const std::map<ObjectKey, Object>& objects() const { return objects_; }
+  const std::map<sched::RunId, Run>& runs() const { return runs_; }
+  const std::map<sched::RequestId, Request>& requests() const { return requests_; }
+  const std::map<sched::TenantId, sched::TenantSet>& tenants() const { return tenants_; }
+
+  const Device* find(sched::DeviceId id) const;
+  const Executor* find(sched::ExecutorId id) const;
+  const Object* find(ObjectKey key) const;
+  const Run* find(sched::RunId id) const;
+  const Request* find(sched::RequestId id) const;
+  /// The run of a request that was sent and has not ended; null if it has none.
+  const Run* run_of(const Request& request) const { return request.last_run ? find(*request.last_run) : nullptr; }
+
+  /// When a Tick comes; never if none was asked for since the last.
+  Time wake() const { return wake_; }
+  /// Runs that the last event ended: its own, or those of the executors it took away.
+  const std::map<sched::RunId, Run>& ended() const { return ended_; }
+  /// Devices that the last event and the actions since concerned.
+  const std::set<sched::DeviceId>& touched() const { return touched_; }
+
+  /// What a run of it needs, without a context.
+  static uint64_t bytes_of(const sched::Submit& submit);
+  static bool needs(const sched::Submit& submit, sched::ObjectId object);
+
+ private:
+  void on(Time now, const sched::DeviceUp& event);
+  void on(Time now, const sched::DeviceMemory& event);
+  void on(Time now, const sched::DeviceDown& event);
+  void on(Time now, const sched::ExecutorUp& event);
+  void on(Time now, const sched::ExecutorLost& event);
+  void on(Time now, const sched::TenantSet& event);
+  void on(Time now, const sched::Submit& event);
+  void on(Time now, const sched::Loaded& event);
+  void on(Time now, const sched::Unloaded& event);
+  void on(Time now, const sched::Started& event);
+  void on(Time now, const sched::Finished& event);
+  void on(Time /*now*/, const sched::Cancel& /*event*/) {}
+  void on(Time /*now*/, const sched::FunctionGone& /*event*/) {}
+  void on(Time now, const sched::Tick& event);
+  void on(Time now, const sched::StartExecutor& action);
+  void on(Time now, const sched::KillExecutor& action);
+  void on(Time now, const sched::Load& action);
+  void on(Time now, const sched::Unload& action);
+  void on(Time now, const sched::Run& action);
+  void on(Time now, const sched::StopRun& action);
+  void on(Time now, const sched::Answer& action);
+  void on(Time now, const sched::WakeAt& action);
+
+  void end(std::map<sched::RunId, Run>::iterator run);
+  void remove(std::map<ObjectKey, Object>::iterator object);
+  void lose(std::map<sched::ExecutorId, Executor>::iterator executor);
+
+  std::map<sched::DeviceId, Device> devices_;
+  std::map<sched::ExecutorId, Executor> executors_;
+  std::map<ObjectKey, Object> objects_;
+  std::map<sched::RunId, Run> runs_, ended_;
+  std::map<sched::RequestId, Request> requests_;
+  std::map<sched::TenantId, sched::TenantSet> tenants_;
+  std::set<sched::DeviceId> touched_;
+  Time wake_ = Time::never();
+};
+
+}  // namespace quern::sim

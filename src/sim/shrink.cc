@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/shrink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "sim/faults.h"
+
+namespace quern::sim {
+
+namespace {
+
+class Shrinker {
+ public:
+  Shrinker(const Model& model, uint64_t seed, const Violation& violation, uint32_t most_runs)
+      : seed_(seed), most_runs_(most_runs) {
+    best_.model = model;
+    best_.violation = violation;
+  }
+
+  Shrunk run() {
+    bool smaller = true;
+    while (smaller && !spent()) {
+      smaller = false;
+      smaller |= fewer_requests();
+      smaller |= drop_faults();
+      smaller |= drop_each(&Model::loads, [](Model& model, size_t i) { erase_at(model.loads, i); });
+      drop_unused_functions();
+      smaller |= drop_each(&Model::devices, [](Model& model, size_t i) { erase_at(model.devices, i); });
+      smaller |= simplify();
+    }
+    drop_unused_tenants_and_objects();
+    Trail trail;
+    const Trial trial = try_model(best_.model, seed_, nullptr, &trail);
+    if (trial.violation) best_.violation = *trial.violation;
+    best_.trail = trail.to_text();
+    return std::move(best_);
+  }
+
+ private:
+  template <class T>
+  static void erase_at(std::vector<T>& list, size_t i) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  bool spent() const { return best_.runs >= most_runs_; }
+
+  /// Takes the candidate if the same checker still fails.
+  bool keep_if_fails(Model candidate) {
+    if (spent()) return false;
+    ++best_.runs;
+    const Trial trial = try_model(candidate, seed_);
+    if (!trial.violation || trial.violation->checker != best_.violation.checker) return false;
+    best_.model = std::move(candidate);
+    best_.violation = *trial.violation;
+    return true;
+  }
+
+  bool fewer_requests() {
+    bool smaller = false;
+    for (const uint64_t divisor : {uint64_t{8}, uint64_t{2}, uint64_t{2}}) {
+      Model candidate = best_.model;
+      candidate.most_requests = candidate.most_requests / divisor;
+      if (candidate.most_requests > 0) smaller |= keep_if_fails(std::move(candidate));
+    }
+    Model candidate = best_.model;
+    candidate.length = {candidate.length.ns / 2};
+    candidate.faults.until = std::min(candidate.faults.until, candidate.length);
+    if (candidate.length.ns > 1000) smaller |= keep_if_fails(std::move(candidate));
+    return smaller;
+  }
+
+  bool drop_faults() {
+    bool smaller = false;
+    Model none = best_.model;
+    none.faults = {};
+    const FaultModel& faults = best_.model.faults;
+    const bool has_any = std::ranges::any_of(fault_rows(), [&](const FaultRow& row) { return faults.*row.rate > 0; });
+    if (has_any && keep_if_fails(std::move(none))) return true;
+    for (const FaultRow& row : fault_rows()) {
+      Model candidate = best_.model;
+      if (std::exchange(candidate.faults.*row.rate, 0) > 0) smaller |= keep_if_fails(std::move(candidate));
+    }
+    return smaller;
+  }
+
+  template <class T, class Drop>
+  bool drop_each(std::vector<T> Model::*list, Drop drop) {
+    bool smaller = false;
+    for (size_t i = (best_.model.*list).size(); i-- > 0;) {
+      if ((best_.model.*list).size() == 1) break;
+      Model candidate = best_.model;
+      drop(candidate, i);
+      smaller |= keep_if_fails(std::move(candidate));
+    }
+    return smaller;
+  }
+
+  /// Functions that nobody calls change little; the ids of those that stay may, so it is a try like others.
+  void drop_unused_functions() {
+    Model candidate = best_.model;
+    for (size_t i = candidate.functions.size(); i-- > 0;) {
+      const bool used = std::ranges::any_of(candidate.loads, [&](const LoadModel& l) { return l.function == i; });
+      if (used) continue;
+      erase_at(candidate.functions, i);
+      for (LoadModel& load : candidate.loads) load.function -= load.function > i;
+    }
+    if (candidate.functions.size() < best_.model.functions.size()) keep_if_fails(std::move(candidate));
+  }
+
+  void drop_unused_tenants_and_objects() {
+    Model candidate = best_.model;
+    for (size_t i = candidate.tenants.size(); i-- > 0;) {
+      if (std::ranges::any_of(candidate.functions, [&](const FunctionModel& f) { return f.tenant == i; })) continue;
+      erase_at(candidate.tenants, i);
+      for (FunctionModel& function : candidate.functions) function.tenant -= function.tenant > i;
+    }
+    for (size_t i = candidate.objects.size(); i-- > 0;) {
+      const auto needs = [&](const FunctionModel& f) { return std::ranges::count(f.objects, i) > 0; };
+      if (std::ranges::any_of(candidate.functions, needs)) continue;
+      erase_at(candidate.objects, i);
+      for (FunctionModel& function : candidate.functions)
+        for (uint32_t& object : function.objects) object -= object > i;
+    }
+    keep_if_fails(std::move(candidate));
+  }
+
+  bool simplify() {
+    bool smaller = false;
+    for (size_t i = 0; i < best_.model.devices.size(); ++i) {
+      while (best_.model.devices[i].count > 1) {
+        Model candidate = best_.model;
+        --candidate.devices[i].count;
+        if (!keep_if_fails(std::move(candidate))) break;
+        smaller = true;
+      }
+    }
+    for (size_t i = 0; i < best_.model.loads.size(); ++i) {
+      Model candidate = best_.model;
+      LoadModel& load = candidate.loads[i];
+      if (std::exchange(load.clients, 1) > 1 && load.kind == LoadModel::Kind::kClosed)
+        smaller |= keep_if_fails(std::move(candidate));
+    }
+    for (size_t i = 0; i < best_.model.tenants.size(); ++i) {
+      Model candidate = best_.model;
+      if (std::exchange(candidate.tenants[i].limits, {}) != sched::Limits{})
+        smaller |= keep_if_fails(std::move(candidate));
+    }
+    for (size_t i = 0; i < best_.model.functions.size(); ++i) {
+      for (size_t j = best_.model.functions[i].objects.size(); j-- > 0;) {
+        Model candidate = best_.model;
+        erase_at(candidate.functions[i].objects, j);
+        smaller |= keep_if_fails(std::move(candidate));
+      }
+      Model candidate = best_.model;
+      if (std::exchange(candidate.functions[i].spread, 0) > 0) smaller |= keep_if_fails(std::move(candidate));
+    }
+    return smaller;
+  }
+
+  const uint64_t seed_;
+  const uint32_t most_runs_;
+  Shrunk best_;
+};
+
+std::string show(Duration duration) { return duration == Duration::forever() ? "forever" : to_string(duration); }
+
+std::string show(const DeviceModel& device) {
+  return fmt::format(
+      "device {} count={} memory={} context_bytes={} copy={}/s context={} load_latency={} launch={} answer={} "
+      "speed={}\n",
+      device.name, device.count, device.memory_bytes, device.context_bytes, device.copy_bytes_per_second,
+      show(device.context), show(device.load_latency), show(device.launch), show(device.answer), device.speed);
+}
+
+std::string show(const LoadModel& load) {
+  static constexpr const char* kKinds[] = {"closed", "poisson", "uniform", "burst", "trace"};
+  const std::string head = fmt::format("load {} function={}", kKinds[static_cast<size_t>(load.kind)], load.function);
+  switch (load.kind) {
+    case LoadModel::Kind::kClosed:
+      return head + fmt::format(" clients={} think={}\n", load.clients, show(load.think));
+    case LoadModel::Kind::kBurst:
+      return head + fmt::format(" per_second={:.1f} burst={}\n", load.per_second, load.burst);
+    case LoadModel::Kind::kTrace:
+      return head + fmt::format(" times={}\n", load.times.size());
+    default:
+      return head + fmt::format(" per_second={:.1f}\n", load.per_second);
+  }
+}
+
+}  // namespace
+
+Shrunk shrink(const Model& model, uint64_t seed, const Violation& violation, uint32_t most_runs) {
+  return Shrinker(model, seed, violation, most_runs).run();
+}
+
+std::string to_text(const Model& model) {
+  const sched::Config &config = model.config, usual;
+  std::string text =
+      fmt::format("policy {} {} {}\n", config.policy.fairness, config.policy.placement, config.policy.eviction);
+  text += "config";
+  const auto number = [&](const char* name, uint32_t value, uint32_t normal) {
+    if (value != normal) text += fmt::format(" {}={}", name, value);
+  };
+  const auto time = [&](const char* name, Duration value, Duration normal) {
+    if (value != normal) text += fmt::format(" {}={}", name, show(value));
+  };
+  number("lanes", config.lanes, usual.lanes);
+  number("runs_in_flight", config.runs_in_flight, usual.runs_in_flight);
+  number("most_queued", config.most_queued, usual.most_queued);
+  number("most_queued_per_tenant", config.most_queued_per_tenant, usual.most_queued_per_tenant);
+  number("most_queued_per_function", config.most_queued_per_function, usual.most_queued_per_function);
+  number("most_attempts", config.most_attempts, usual.most_attempts);
+  number("own_executor_runs", config.own_executor_runs, usual.own_executor_runs);
+  number("quarantine_after", config.quarantine_after, usual.quarantine_after);
+  time("quarantine", config.quarantine, usual.quarantine);
+  time("stop_grace", config.stop_grace, usual.stop_grace);
+  time("prepare_grace", config.prepare_grace, usual.prepare_grace);
+  time("locality", config.locality, usual.locality);
+  time("first_estimate", config.first_estimate, usual.first_estimate);
+  text += "\n";
+  for (const DeviceModel& device : model.devices) text += show(device);
+  for (size_t i = 0; i < model.tenants.size(); ++i) {
+    const TenantModel& tenant = model.tenants[i];
+    text += fmt::format("tenant {}: weight={} domain={} in_flight={} queued={} memory={}\n", i, tenant.weight,
+                        tenant.domain, tenant.limits.in_flight, tenant.limits.queued, tenant.limits.memory_bytes);
+  }
+  for (size_t i = 0; i < model.objects.size(); ++i) text += fmt::format("object {}: {}\n", i, model.objects[i].bytes);
+  for (size_t i = 0; i < model.functions.size(); ++i) {
+    const FunctionModel& function = model.functions[i];
+    text +=
+        fmt::format("function {}: tenant={} device_time={} spread={:.2f} memory={} objects=[{}] timeout={} limit={}\n",
+                    i, function.tenant, show(function.device_time), function.spread, function.memory_bytes,
+                    fmt::join(function.objects, ","), show(function.timeout), show(function.device_limit));
+  }
+  for (const LoadModel& load : model.loads) text += show(load);
+  for (const FaultRow& row : fault_rows())
+    if (model.faults.*row.rate > 0)
+      text += fmt::format("fault {} per_second={:.2f}\n", row.name, model.faults.*row.rate);
+  text += fmt::format("length {} until {} most_requests {}\n", show(model.length), show(model.faults.until),
+                      model.most_requests);
+  return text;
+}
+
+}  // namespace quern::sim

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sched/types.h"
+#include "sim/agenda.h"
+#include "sim/faults.h"
+#include "sim/id_table.h"
+#include "sim/model.h"
+
+namespace quern::sim {
+
+/// Devices, executors and runs as the core's actions make them, in virtual time.
+///
+/// An action never brings about an event at once: it puts what follows on the agenda. When that time comes, happen()
+/// gives what the core is to hear of, in `heard`. A report may be underway for a while (the way of an answer, a fault);
+/// reports of one executor arrive in the order they were made, so what a run said comes before the loss of its
+/// executor. What is addressed to an executor that is gone, and of which the core has not heard yet, is swallowed: the
+/// report of its loss is the answer.
+///
+/// A device runs what it is sent one after another, in the order sent. `launch` passes beside the run before it, if
+/// there is one. Loads of a device come one after another, beside its runs.
+class VirtualPool {
+ public:
+  VirtualPool(const Model& model, Agenda& agenda, Faults& faults);
+
+  size_t size() const { return devices_.size(); }
+  /// Of the device with this index; its id is the index + 1.
+  sched::DeviceUp up_event(size_t index) const;
+  bool is_up(size_t index) const { return devices_[index].is_up; }
+  size_t runs() const { return runs_.size(); }
+
+  // Actions.
+  void carry_out(Time now, const sched::StartExecutor& action);
+  void carry_out(Time now, const sched::KillExecutor& action);
+  void carry_out(Time now, const sched::Load& action);
+  void carry_out(Time now, const sched::Unload& action);
+  /// `work`: its device time at speed 1. `can_hang`: its device time is limited. `objects`: that it needs.
+  void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang,
+                 const std::vector<uint32_t>& objects);
+  void carry_out(Time now, const sched::StopRun& action);
+
+  /// Entries from kRunStarts to kMemoryBack. Adds to `heard` what the core hears of now.
+  void happen(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
+
+  // What goes wrong. Each does nothing, and says so, if there is nothing to do it to.
+  bool lose_some_executor(Time now, std::vector<sched::Event>& heard);
+  bool fault_some_kernel(Time now, std::vector<sched::Event>& heard);
+  bool hang_some_run();
+  bool fail_some_run();
+  bool lose_some_device(Time now, std::vector<sched::Event>& heard);
+  bool take_some_memory(Time now, std::vector<sched::Event>& heard);
+  /// Devices are back, with all their memory.
+  void mend(std::vector<sched::Event>& heard);
+  /// The daemon died, and all executors with it: nothing runs, and no report arrives any more.
+  void forget_executors();
+
+ private:
+  struct Device {
+    const DeviceModel* model = nullptr;
+    uint64_t memory_bytes = 0;  ///< right now
+    bool is_up = true;
+    Time copies_until;                ///< the last load that was asked for is there
+    std::vector<uint64_t> runs;       ///< in the order sent; the first is on the device, or about to
+    std::vector<uint64_t> executors;  ///< that are not dead
+  };
+  struct Copy {
+    uint32_t object = 0;
+    Time due;
+  };
+  struct Executor {
+    uint32_t device = 0;
+    uint32_t live_at = 0;  ///< in live_
+    bool is_dead = false;  ///< the report of it is underway
+    bool is_killed = false;
+    Time up_at;
+    Time reports_until;     ///< no report arrives before the one before it
+    uint32_t underway = 0;  ///< reports that have not arrived
+    std::vector<Copy> loads;
+  };
+  struct Run {
+    uint64_t executor = 0;
+    uint32_t device = 0;
+    Time ready;  ///< earliest start
+    Time started, ends;
+    Duration takes;
+    bool is_front = false, is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
+    bool is_cut = false;  ///< ends before its time
+  };
+
+  Device& device_of(const Executor& executor) { return devices_[executor.device]; }
+  /// A report of an executor that is there, `delay` after now; straight to `heard` if it arrives at once.
+  void tell(Time now, uint64_t executor, const sched::Event& event, Duration delay, std::vector<sched::Event>& heard);
+  void report_arrives(uint64_t slot, uint64_t executor, std::vector<sched::Event>& heard);
+  void device_back(uint64_t index, std::vector<sched::Event>& heard);
+  void memory_back(uint64_t index, std::vector<sched::Event>& heard);
+  void run_starts(Time now, uint64_t id, std::vector<sched::Event>& heard);
+  void run_ends(Time now, uint64_t id, std::vector<sched::Event>& heard);
+  /// The first run of the device goes ahead, if it has not.
+  void advance(Time now, Device& device);
+  /// It is gone from the device, with its runs; the core hears of it.
+  void lose(Time now, uint64_t id, std::optional<sched::RunId> culprit, std::vector<sched::Event>& heard);
+  void remove_from_live(Executor& executor);
+  /// A run that is on its device, by chance; nothing if there is none.
+  std::optional<uint64_t> some_running(bool to_hang);
+
+  Agenda& agenda_;
+  Faults& faults_;
+  std::vector<DeviceModel> models_;
+  std::vector<Device> devices_;
+  IdTable<Executor> executors_;
+  IdTable<Run> runs_;
+  std::vector<uint64_t> live_;  ///< executors that are not dead
+  std::vector<sched::Event> underway_;
+  std::vector<uint32_t> free_underway_;
+};
+
+}  // namespace quern::sim

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Time jumps from one entry of the agenda to the next. An entry makes events; each event is one step of the core; each
+// action of that step puts entries on the agenda, at the same time at the earliest. So a step never happens inside
+// another, and what happens at one instant happens in the order in which it was brought about.
+#include "sim/world.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/arrivals.h"
+#include "sim/faults.h"
+#include "sim/id_table.h"
+#include "sim/virtual_pool.h"
+
+namespace quern::sim {
+namespace {
+
+constexpr Duration kToDrain = Duration::seconds(3600);
+// A core that asks for a Tick at once, again and again, would never come to an end.
+constexpr uint64_t kMostStepsAtOnce = 20'000'000;
+constexpr uint64_t kStepsPerProgress = 4096;
+
+}  // namespace
+
+class World::Impl {
+ public:
+  Impl(const Model& model, uint64_t seed)
+      : model_(model),
+        faults_(model_.faults, Prng(~seed).next(), agenda_),
+        pool_(model_, agenda_, faults_),
+        arrivals_(model_, seed, agenda_),
+        core_(std::make_unique<sched::Scheduler>(model_.config)) {
+    uint64_t next_domain = 0;
+    for (const TenantModel& tenant : model_.tenants) next_domain = std::max(next_domain, tenant.domain);
+    std::vector<uint64_t> domains;
+    for (const TenantModel& tenant : model_.tenants)
+      domains.push_back(tenant.domain != 0 ? tenant.domain : ++next_domain);
+    for (size_t i = 0; i < model_.functions.size(); ++i) {
+      const FunctionModel& function = model_.functions[i];
+      sched::Submit submit;
+      submit.function = {i + 1};
+      submit.tenant = {uint64_t{function.tenant} + 1};
+      submit.domain = {domains.at(function.tenant)};
+      submit.priority = function.priority;
+      submit.memory_bytes = function.memory_bytes;
+      for (const uint32_t object : function.objects)
+        submit.objects.push_back({sched::ObjectId{uint64_t{object} + 1}, model_.objects.at(object).bytes});
+      submit.device_time = function.device_limit;
+      submits_.emplace_back(std::move(submit));
+      std::vector<uint32_t>& objects = objects_.emplace_back(function.objects);
+      for (uint32_t& object : objects) ++object;
+    }
+  }
+
+  void observe(Observer& observer) { observers_.push_back(&observer); }
+
+  Outcome run(bool (*should_stop)(void*), void* stop_context, Progress progress, void* progress_context) {
+    should_stop_ = should_stop, stop_context_ = stop_context;
+    progress_ = progress, progress_context_ = progress_context;
+    const Time limit = Time{0} + model_.length + kToDrain;
+    introduce({});
+    bool drained = false;
+    while (!is_stopped_) {
+      if (agenda_.empty() && live_.empty() && pool_.runs() == 0) {
+        const auto counts = core_->counts();
+        drained = counts.queued == 0 && counts.running == 0;
+        if (drained || wake_at_ == Time::never()) break;
+      }
+      const Time next = agenda_.empty() ? wake_at_ : std::min(wake_at_, agenda_.top().at);
+      if (next == Time::never() || next > limit || steps_at_once_ > kMostStepsAtOnce) break;
+      if (next > now_) now_ = next, steps_at_once_ = 0;
+      if (agenda_.empty() || wake_at_ <= agenda_.top().at) {
+        wake_at_ = Time::never();
+        step(sched::Tick{});
+      } else {
+        happen(agenda_.take());
+      }
+    }
+    for (Observer* observer : observers_) observer->on_end(now_, drained, *core_);
+    if (progress_) progress_(progress_context_, requests_made_ - live_.size(), arrivals_.expected());
+    return {now_, drained, steps_, requests_made_, faults_.counts()};
+  }
+
+ private:
+  struct Request {
+    uint32_t load = 0, function = 0;
+    uint32_t live_at = 0;  ///< in live_
+    Duration work;
+  };
+
+  /// What a core that has just come to life hears first. `standings` are those of the one before it.
+  void introduce(const std::vector<sched::Scheduler::Standing>& standings) {
+    for (size_t i = 0; i < pool_.size() && !is_stopped_; ++i)
+      if (pool_.is_up(i)) step(pool_.up_event(i));
+    std::vector<int64_t> vtimes(model_.tenants.size());
+    for (const auto& standing : standings)
+      if (standing.tenant.value - 1 < vtimes.size()) vtimes[standing.tenant.value - 1] = standing.vtime;
+    for (size_t i = 0; i < model_.tenants.size() && !is_stopped_; ++i) {
+      const TenantModel& tenant = model_.tenants[i];
+      step(sched::TenantSet{sched::TenantId{i + 1}, tenant.weight, tenant.limits, vtimes[i]});
+    }
+  }
+
+  void step(const sched::Event& event) {
+    ++steps_, ++steps_at_once_;
+    const std::vector<sched::Action>& actions = core_->step(now_, event);
+    for (Observer* observer : observers_) observer->on_step(now_, event, actions, *core_);
+    for (const sched::Action& action : actions) std::visit([&](const auto& one) { carry_out(one); }, action);
+    if (progress_ && steps_ % kStepsPerProgress == 0)
+      progress_(progress_context_, requests_made_ - live_.size(), arrivals_.expected());
+    if (should_stop_ && should_stop_(stop_context_)) is_stopped_ = true;
+  }
+
+  void happen(const Agenda::Entry& entry) {
+    if (entry.kind() == Agenda::Kind::kCall) return call(entry);
+    heard_.clear();
+    if (entry.kind() == Agenda::Kind::kFault) {
+      strike(static_cast<Fault>(entry.a));
+    } else if (entry.kind() == Agenda::Kind::kFaultsEnd) {
+      faults_.disarm();
+      pool_.mend(heard_);
+    } else {
+      pool_.happen(now_, entry, heard_);
+    }
+    for (size_t i = 0; i < heard_.size() && !is_stopped_; ++i) step(heard_[i]);
+  }
+
+  void call(const Agenda::Entry& entry) {
+    if (model_.most_requests != 0 && requests_made_ >= model_.most_requests) return;
+    const Arrivals::Call call = arrivals_.call(now_, entry);
+    const uint64_t id = ++requests_made_;
+    requests_.add(id) = {static_cast<uint32_t>(entry.a), call.function, static_cast<uint32_t>(live_.size()), call.work};
+    live_.push_back(id);
+    sched::Event& event = submits_[call.function];
+    auto& submit = std::get<sched::Submit>(event);
+    submit.request = {id};
+    submit.deadline = now_ + model_.functions[call.function].timeout;
+    step(event);
+  }
+
+  void strike(Fault fault) {
+    faults_.plan_next(now_, fault);
+    bool struck = false;
+    switch (fault) {
+      case Fault::kSlowLoad:
+      case Fault::kFailedLoad:
+      case Fault::kFailedStart:
+      case Fault::kLateEvent:
+        return faults_.arm(fault);
+      case Fault::kExecutorLoss:
+        struck = pool_.lose_some_executor(now_, heard_);
+        break;
+      case Fault::kKernelFault:
+        struck = pool_.fault_some_kernel(now_, heard_);
+        break;
+      case Fault::kHang:
+        struck = pool_.hang_some_run();
+        break;
+      case Fault::kFailedRun:
+        struck = pool_.fail_some_run();
+        break;
+      case Fault::kDeviceLoss:
+        struck = pool_.lose_some_device(now_, heard_);
+        break;
+      case Fault::kLostMemory:
+        struck = pool_.take_some_memory(now_, heard_);
+        break;
+      case Fault::kRestart:
+        restart();
+        struck = true;
+        break;
+      case Fault::kCancel:
+        struck = !live_.empty();
+        if (struck) heard_.push_back(sched::Cancel{sched::RequestId{live_[faults_.draw_below(live_.size())]}});
+        break;
+      case Fault::kRemoval:
+        struck = !submits_.empty();
+        if (struck) remove_some_function();
+        break;
+    }
+    if (struck) faults_.count(fault);
+  }
+
+  void remove_some_function() {
+    auto& submit = std::get<sched::Submit>(submits_[faults_.draw_below(submits_.size())]);
+    heard_.push_back(sched::FunctionGone{submit.function});
+    submit.function.value += submits_.size();
+  }
+
+  void restart() {
+    const auto standings = core_->standings();
+    core_ = std::make_unique<sched::Scheduler>(model_.config);
+    pool_.forget_executors();
+    wake_at_ = Time::never();
+    std::vector<uint64_t> lost;
+    lost.swap(live_);
+    for (const uint64_t id : lost) arrivals_.ended(now_, requests_.find(id)->load, sched::End::kLost, {0});
+    requests_.clear();
+    for (Observer* observer : observers_) observer->on_restart(now_);
+    introduce(standings);
+  }
+
+  void carry_out(const sched::StartExecutor& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::KillExecutor& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::Load& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::Unload& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::StopRun& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::WakeAt& action) { wake_at_ = std::max(action.time, now_); }
+
+  void carry_out(const sched::Run& action) {
+    // A run without a request is for the checkers to tell; here it is short.
+    static const std::vector<uint32_t> kNoObjects;
+    const Request* request = requests_.find(action.request.value);
+    if (!request) return pool_.carry_out(now_, action, Duration::millis(1), false, kNoObjects);
+    const bool can_hang = model_.functions[request->function].device_limit != Duration::forever();
+    pool_.carry_out(now_, action, request->work, can_hang, objects_[request->function]);
+  }
+
+  void carry_out(const sched::Answer& action) {
+    const Request* request = requests_.find(action.request.value);
+    if (!request) return;
+    const uint32_t at = request->live_at, load = request->load;
+    live_[at] = live_.back();
+    requests_.find(live_[at])->live_at = at;
+    live_.pop_back();
+    requests_.erase(action.request.value);
+    arrivals_.ended(now_, load, action.end, action.retry_after);
+  }
+
+  const Model model_;
+  Agenda agenda_;
+  Faults faults_;
+  VirtualPool pool_;
+  Arrivals arrivals_;
+  std::unique_ptr<sched::Scheduler> core_;
+  std::vector<Observer*> observers_;
+
+  Time now_, wake_at_ = Time::never();
+  uint64_t steps_ = 0, steps_at_once_ = 0, requests_made_ = 0;
+  IdTable<Request> requests_;
+  std::vector<uint64_t> live_;                  ///< requests, in no order
+  std::vector<sched::Event> submits_;           ///< by function, filled in as far as calls are alike
+  std::vector<std::vector<uint32_t>> objects_;  ///< ids, by function
+  std::vector<sched::Event> heard_;
+  bool is_stopped_ = false;
+  bool (*should_stop_)(void*) = nullptr;
+  void* stop_context_ = nullptr;
+  Progress progress_ = nullptr;
+  void* progress_context_ = nullptr;
+};
+
+World::World(const Model& model, uint64_t seed) : impl_(std::make_unique<Impl>(model, seed)) {}
+World::~World() = default;
+void World::observe(Observer& observer) { impl_->observe(observer); }
+World::Outcome World::run(bool (*should_stop)(void*), void* stop_context, Progress progress, void* progress_context) {
+  return impl_->run(should_stop, stop_context, progress, progress_context);
+}
+
+}  // namespace quern::sim
