@@ -17,9 +17,9 @@
 namespace quern::bench {
 namespace {
 
-constexpr size_t kWarmUps = 20, kAlone = 200;
+constexpr size_t kWarmUps = 20, kAlone = 120;
 constexpr uint32_t kEnough = 4;  // callers that keep a device busy
-constexpr Duration kBusyFor = Duration::millis(1500);
+constexpr Duration kBusyFor = Duration::millis(800);
 
 Bytes made_up(Dtype dtype, uint64_t size_bytes, Prng& prng) {
   Bytes bytes(size_bytes);
@@ -42,11 +42,19 @@ Duration micros(double us) { return {std::max<int64_t>(0, static_cast<int64_t>(u
 
 }  // namespace
 
-Result<Callee> Callee::create(Ring& ring, const std::string& folder) {
+Result<Callee> Callee::create(Ring& ring, const std::string& folder, const std::map<std::string, int64_t>& dims) {
   QUERN_TRY(auto function, ring.deploy(folder));
   Callee callee(ring, function);
   const Manifest& manifest = function->manifest;
-  const Binding binding = corner_of(manifest, Corner::kDefault);
+  Binding binding = corner_of(manifest, Corner::kDefault);
+  for (size_t i = 0; i < manifest.dims.size(); ++i) {
+    const auto given = dims.find(manifest.dims[i].name);
+    if (manifest.dims[i].fixed || given == dims.end()) continue;
+    if (given->second < manifest.dims[i].min || given->second > manifest.dims[i].max)
+      return invalid(fmt::format("function {}: {} is {}; it goes from {} to {}", function->name, given->first,
+                                 given->second, manifest.dims[i].min, manifest.dims[i].max));
+    binding.dims[i] = given->second;
+  }
   QUERN_TRY(const Plan plan, make_plan(manifest, binding));
   for (size_t i = 0; i < manifest.dims.size(); ++i)
     if (!manifest.dims[i].fixed) callee.spec_.parameters[manifest.dims[i].name] = binding.dims[i];
@@ -107,11 +115,13 @@ Result<Calibration> calibrate(std::span<const Callee> callees, const daemon::Dev
     QUERN_TRY(callee.call());
     const double first_us = micros_between(before, os::now());
     for (size_t i = 0; i < kWarmUps; ++i) QUERN_TRY(callee.call());
-    std::vector<double> alone, on_device, after;
+    std::vector<double> alone, on_device, after, thinks;
     for (size_t i = 0; i < kAlone; ++i) {
+      const Time from = os::now();
       QUERN_TRY(const auto ended, callee.call());
       const daemon::CallTimes& times = ended.call->times;
       alone.push_back(ended.micros);
+      thinks.push_back(micros_between(from, os::now()) - ended.micros);
       on_device.push_back(micros_between(times.started, times.finished));
       after.push_back(micros_between(times.finished, times.answered));
     }
@@ -125,6 +135,7 @@ Result<Calibration> calibrate(std::span<const Callee> callees, const daemon::Dev
     function.spread = (part(on_device, 0.75) - part(on_device, 0.25)) / 1.349 / std::max(1.0, middle);
     function.memory_bytes = callee.memory_bytes();
     result.functions.push_back(function);
+    result.think.push_back(micros(part(thinks, 0.5)));
     answers.push_back(part(after, 0.5));
     launches.push_back(part(alone, 0.5) - each_us - part(after, 0.5));
     result.device.load_latency = std::max(result.device.load_latency, micros(first_us - part(alone, 0.5)));
@@ -150,8 +161,9 @@ std::string workload_file(const Calibration& calibration) {
     text += fmt::format("  - {{name: {}, tenant: default, device_time: {}, spread: {:.3f}, memory: {}B}}\n",
                         function.name, to_string(function.device_time), function.spread, function.memory_bytes);
   text += "loads:\n";
-  for (const sim::FunctionModel& function : calibration.functions)
-    text += fmt::format("  - {{function: {}, closed: {{clients: 1}}}}\n", function.name);
+  for (size_t i = 0; i < calibration.functions.size(); ++i)
+    text += fmt::format("  - {{function: {}, closed: {{clients: 1, think: {}}}}}\n", calibration.functions[i].name,
+                        to_string(calibration.think[i]));
   return text + "length: 10s\n";
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,12 +12,13 @@
 
 namespace quern::bench {
 
-/// A function that can be called with inputs made up once, at its default sizes. Any thread may call it.
+/// A function that can be called with inputs made up once. Any thread may call it.
 class Callee {
  public:
-  static Result<Callee> create(Ring& ring, const std::string& folder);
+  /// `dims` that it does not have are left out; those not given have their defaults.
+  static Result<Callee> create(Ring& ring, const std::string& folder, const std::map<std::string, int64_t>& dims);
 
-  /// Microseconds from begin to end, and what the daemon noted.
+  /// Inputs are written each time, as a caller would; that is not in Ended::micros.
   Result<Ring::Ended> call() const;
   const std::string& name() const { return function_->name; }
   uint64_t object_bytes() const { return object_bytes_; }
@@ -42,6 +44,7 @@ Result<Loop> run_loop(std::span<const Callee> callees, uint32_t clients, Duratio
 struct Calibration {
   sim::DeviceModel device;
   std::vector<sim::FunctionModel> functions;  ///< in the order of the callees; objects are left out
+  std::vector<Duration> think;                ///< between two calls: writing inputs, and looking at outputs
 };
 
 /// Some seconds. A function's device time is from one start to the next while the device has work, so that what lies

@@ -26,7 +26,9 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr uint32_t kDevices = 4, kClients = 8;  // callers of a tenant that each wait for their answer
+constexpr uint32_t kDevices = 4;
+// Callers that each wait for their answer: enough to keep four devices busy, and one a tenant where there are as many.
+constexpr uint32_t kFewestClients = 8;
 constexpr uint64_t kMemory = uint64_t{16160} << 20;
 constexpr std::array<uint32_t, 7> kTenants{1, 4, 5, 8, 16, 24, 32};
 
@@ -108,23 +110,24 @@ sim::Model model_of(const Profile& profile, std::string_view policy, uint32_t te
     tenant.name = fmt::format("t{}", i + 1);
     tenant.domain = is_exclusive ? 0 : 1;
     model.tenants.push_back(tenant);
-    // Of a conventional worker the weights come with its start, which the time above has in it.
-    const uint64_t bytes = is_kaas ? profile.kaas_bytes : profile.native_bytes;
+    // What a conventional worker holds stays on a device; what KaaS has more of is the buffers of a run. Of a
+    // conventional worker all of it comes with its start, which the time above has in it.
     sim::FunctionModel function;
     function.name = fmt::format("{}{}", profile.name, i + 1);
     function.tenant = i;
     function.device_time = seconds(overhead / rate);
     function.spread = 0.05;
     if (is_exclusive) {
-      function.memory_bytes = bytes;
+      function.memory_bytes = profile.native_bytes;
     } else {
-      model.objects.push_back({function.name, bytes});
+      if (is_kaas) function.memory_bytes = profile.kaas_bytes - std::min(profile.kaas_bytes, profile.native_bytes);
+      model.objects.push_back({function.name, profile.native_bytes});
       function.objects = {i};
     }
     model.functions.push_back(function);
     sim::LoadModel load;
     load.function = i;
-    load.clients = kClients;
+    load.clients = std::max(1U, kFewestClients / tenants);
     model.loads.push_back(load);
   }
   model.length = Duration::seconds(quick ? 60 : 600);
@@ -149,7 +152,8 @@ std::string cell(double value) {
 }  // namespace
 
 Status run_kaas(const Options& options, Report& report) {
-  report.layout = fmt::format("simulated: {} V100 of {}, {} callers a tenant", kDevices, show_bytes(kMemory), kClients);
+  report.layout = fmt::format("simulated: {} V100 of {}, callers that wait for each answer, {} in all or one a tenant",
+                              kDevices, show_bytes(kMemory), kFewestClients);
   QUERN_TRY(const auto profiles, read_profiles());
   for (const Profile& profile : profiles) {
     if (!options.wants(profile.name)) continue;

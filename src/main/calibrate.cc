@@ -6,6 +6,7 @@
 #include <array>
 
 #include "bench/calibration.h"
+#include "main/call.h"
 #include "main/command.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct Flags {
   std::vector<std::string> folders;
+  std::vector<std::string> dims;
   std::string devices = "here.yaml", workload = "here-workload.yaml";
 };
 
@@ -34,9 +36,13 @@ Status calibrate(const Flags& flags) {
   const Time before = os::now();
   QUERN_TRY(auto ring, bench::Ring::create(layout, folder.path()));
   const Duration started_in = os::now() - before;
+  std::map<std::string, ParameterValue> given;
+  for (const std::string& text : flags.dims) QUERN_TRY(read_dim(text, given));
+  std::map<std::string, int64_t> dims;
+  for (const auto& [name, value] : given) dims[name] = std::get<int64_t>(value);
   std::vector<bench::Callee> callees;
   for (const std::string& path : flags.folders) {
-    QUERN_TRY(auto callee, bench::Callee::create(*ring, path));
+    QUERN_TRY(auto callee, bench::Callee::create(*ring, path, dims));
     callees.push_back(std::move(callee));
   }
   const auto measured = bench::calibrate(callees, layout.device_config(), started_in, progress);
@@ -55,6 +61,9 @@ void add_calibrate(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("calibrate", "Measure this device and functions, and write files for simulate");
   auto flags = std::make_shared<Flags>();
   command->add_option("FOLDER", flags->folders, "Functions, each in its folder")->required();
+  command->add_option("--dims", flags->dims, "Sizes, for those that have them; else defaults")
+      ->type_name("NAME=N[,NAME=N]")
+      ->delimiter(',');
   command->add_option("--devices", flags->devices, "Where the devices go")->type_name("FILE")->capture_default_str();
   command->add_option("--workload", flags->workload, "Where the functions go")
       ->type_name("FILE")
