@@ -119,4 +119,16 @@ Result<Load::Rate> Load::run(Duration length) {
   return rate;
 }
 
+std::string copy_request(const std::string& tail) {
+  const std::string json = fmt::format(
+      R"({{"inputs":[{{"name":"input","shape":[{0}],"datatype":"UINT8","parameters":{{"binary_data_size":{0}}}}}],)"
+      R"("parameters":{{"binary_data_output":true}}}})",
+      tail.size());
+  return fmt::format(
+             "POST /v2/models/copy/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n"
+             "Inference-Header-Content-Length: {}\r\nContent-Length: {}\r\n\r\n",
+             json.size(), json.size() + tail.size()) +
+         json + tail;
+}
+
 }  // namespace quern::bench

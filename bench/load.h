@@ -11,6 +11,9 @@
 
 namespace quern::bench {
 
+/// A call of examples/copy with these bytes, head and body.
+std::string copy_request(const std::string& tail);
+
 /// A load of HTTP requests from one thread: each connection sends the same bytes again as soon as it has its answer.
 /// It does next to nothing itself, since it shares a core with the server.
 class Load {

@@ -15,19 +15,6 @@ namespace {
 
 constexpr size_t kBytes = 1024;
 
-/// Both servers get the same bytes; only one looks into them.
-std::string make_request(const std::string& tail) {
-  const std::string json = fmt::format(
-      R"({{"inputs":[{{"name":"input","shape":[{0}],"datatype":"UINT8","parameters":{{"binary_data_size":{0}}}}}],)"
-      R"("parameters":{{"binary_data_output":true}}}})",
-      tail.size());
-  return fmt::format(
-             "POST /v2/models/copy/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n"
-             "Inference-Header-Content-Length: {}\r\nContent-Length: {}\r\n\r\n",
-             json.size(), json.size() + tail.size()) +
-         json + tail;
-}
-
 /// What became of the calls between two looks at the counters, in microseconds a call.
 struct Spent {
   size_t connections = 0;
@@ -92,7 +79,7 @@ Status run_small(const Options& options, Report& report) {
 
   std::string tail(kBytes, ' ');
   for (size_t i = 0; i < tail.size(); ++i) tail[i] = static_cast<char>(i * 7 + 1);
-  const std::string request = make_request(tail);
+  const std::string request = copy_request(tail);
   std::vector<Spent> spent;
   for (const size_t connections : {size_t{1}, size_t{16}}) {
     QUERN_TRY(auto at_quern, Load::create(server->port(), connections, request, tail));

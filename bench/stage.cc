@@ -73,14 +73,17 @@ Folder::~Folder() {
 Result<std::string> examples_folder() { return source_folder("examples", "spin"); }
 Result<std::string> functions_folder() { return source_folder("bench/functions", "chain300"); }
 
-Result<std::unique_ptr<Server>> Server::start(const Layout& layout, const std::string& folder) {
+Result<std::unique_ptr<Server>> Server::start(const Layout& layout, const std::string& folder,
+                                              const std::vector<std::string>& more) {
   std::unique_ptr<Server> server(new Server);
-  QUERN_TRY(server->spawn(layout, folder));
+  QUERN_TRY(server->spawn(layout, folder, more));
   QUERN_TRY(server->wait_ready());
   return server;
 }
 
-Status Server::spawn(const Layout& layout, const std::string& folder) {
+Duration Server::cpu_time() const { return os::cpu_time_of_process(process_.pid()); }
+
+Status Server::spawn(const Layout& layout, const std::string& folder, const std::vector<std::string>& more) {
   const std::string config = fmt::format("devices: [{{name: cpu0, driver: opencl, cores: [{}], memory: {}GiB}}]\n",
                                          layout.device, kDeviceMemory >> 30);
   QUERN_TRY(os::write_file(folder + "/quern.yaml", as_bytes_of(config)));
@@ -99,6 +102,7 @@ Status Server::spawn(const Layout& layout, const std::string& folder) {
                        "warning"};
   for (const char* name : {"PATH", "HOME", "TMPDIR", "OCL_ICD_VENDORS", "LD_LIBRARY_PATH"})
     if (auto value = os::env(name); !value.empty()) options.environment[name] = value;
+  options.arguments.insert(options.arguments.end(), more.begin(), more.end());
   options.cores = {layout.host, layout.device};  // ours may be narrower, and its children need the device's
   options.descriptors = 4096;
   options.log = ends.second.get();

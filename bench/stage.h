@@ -66,7 +66,8 @@ struct ServerCounters {
 class Server {
  public:
   /// Returns once it is ready.
-  static Result<std::unique_ptr<Server>> start(const Layout& layout, const std::string& folder);
+  static Result<std::unique_ptr<Server>> start(const Layout& layout, const std::string& folder,
+                                               const std::vector<std::string>& more = {});
   /// An example, by name.
   Status deploy(const std::string& name);
   Result<client::Client> connect() const;
@@ -74,13 +75,15 @@ class Server {
 
   const std::string& url() const { return url_; }
   uint16_t port() const { return port_; }
+  /// That it used so far, all threads together, without executors.
+  Duration cpu_time() const;
 
   /// In order, as Ctrl-C would. kInternal with its log if it did not end well.
   Status stop();
 
  private:
   Server() = default;
-  Status spawn(const Layout& layout, const std::string& folder);
+  Status spawn(const Layout& layout, const std::string& folder, const std::vector<std::string>& more);
   Status wait_ready();
   void read_log();
   std::string log() const;

@@ -10,6 +10,7 @@ Status run_small(const Options& options, Report& report);
 Status run_kernels(const Options& options, Report& report);
 Status run_plan(const Options& options, Report& report);
 Status run_core(const Options& options, Report& report);
+Status run_record(const Options& options, Report& report);
 Status run_kaas(const Options& options, Report& report);
 Status run_twin(const Options& options, Report& report);
 
@@ -21,6 +22,7 @@ std::span<const Bench> all() {
       {"plan", "planning of graphs: time per kernel, and arenas against the least that they need", run_plan},
       {"core", "the scheduler alone: instructions per event, and how they grow with devices and with the queue",
        run_core},
+      {"record", "what serve --record adds to a request, in CPU time of the daemon", run_record},
       {"twin", "the same closed-loop calls live and simulated, over a device file made on the spot", run_twin},
       {"kaas", "the throughput table of KaaS, simulated, beside what was published", run_kaas},
   };

@@ -38,4 +38,6 @@ Duration cpu_time_of_thread(int tid) {
   return {read(static_cast<clockid_t>((~static_cast<unsigned>(tid) << 3) | 6))};
 }
 
+Duration cpu_time_of_process(int pid) { return {read(static_cast<clockid_t>((~static_cast<unsigned>(pid) << 3) | 2))}; }
+
 }  // namespace quern::os

@@ -17,5 +17,7 @@ std::string wall_time();
 
 /// CPU time of one thread of this process, by thread id; 0 if it is gone.
 Duration cpu_time_of_thread(int tid);
+/// The same of all threads of a process.
+Duration cpu_time_of_process(int pid);
 
 }  // namespace quern::os
