@@ -23,6 +23,8 @@
 #include "os/env.h"
 #include "os/process.h"
 #include "sched/scheduler.h"
+#include "sim/report.h"
+#include "sim/world.h"
 
 namespace quern::bench {
 
@@ -247,6 +249,49 @@ Status growth(const std::string& name, const std::vector<Size>& sizes, const std
   return {};
 }
 
+// A large pool for a long day: how long one has to wait for the answer to a question.
+void simulate_million(const Options& options, Report& report) {
+  sim::Model model;
+  sim::DeviceModel device;
+  device.count = 1000;
+  device.memory_bytes = uint64_t{16} << 30;
+  device.context_bytes = uint64_t{300} << 20;
+  device.context = Duration::millis(300);
+  model.devices = {device};
+  for (uint32_t i = 0; i < 200; ++i) {
+    model.tenants.emplace_back().name = fmt::format("t{}", i);
+    model.objects.push_back({fmt::format("o{}", i), uint64_t{2} << 30});
+    sim::FunctionModel function;
+    function.name = fmt::format("f{}", i);
+    function.tenant = i;
+    function.device_time = Duration::millis(5 + i % 20);
+    function.spread = 0.2;
+    function.objects = {i};
+    model.functions.push_back(function);
+    sim::LoadModel load;
+    load.function = i;
+    load.clients = 6;
+    model.loads.push_back(load);
+  }
+  model.length = Duration::seconds(3600);
+  model.most_requests = options.quick ? 100'000 : 1'000'000;
+  options.progress("core: a million requests over a thousand devices");
+  sim::World world(model, 1);
+  sim::Report measured(model, {0});
+  world.observe(measured);
+  const Time from = os::now();
+  const auto outcome = world.run();
+  Row row;
+  row.name = "simulate_million";
+  row.value = static_cast<double>((os::now() - from).ns) / 1e9;
+  row.unit = "s";
+  row.goal = "<= 60";
+  const double took = row.value;
+  report.rows.push_back(std::move(row));
+  report.notes.push_back(fmt::format("simulate_million: {} requests over 1000 devices, {} events, {:.0f} a second",
+                                     outcome.requests, outcome.steps, static_cast<double>(outcome.steps) / took));
+}
+
 }  // namespace
 
 Status run_core(const Options& options, Report& report) {
@@ -284,6 +329,7 @@ Status run_core(const Options& options, Report& report) {
     report.notes.push_back(fmt::format("{} devices, {} queued, mean times: {}", size.devices, size.queued, text));
   }
 
+  simulate_million(options, report);
   QUERN_TRY(const auto folder, Folder::create());
   const auto count_all = [&](const std::vector<Size>& sizes) -> Result<std::vector<Counted>> {
     std::vector<Counted> counted;
