@@ -2,6 +2,7 @@
 #include "main/simulate_search.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -32,21 +33,27 @@ void print_json(const Totals& totals, const sim::Coverage& coverage, const std::
 
 Result<bool> run_search(const SearchFlags& flags) {
   if (flags.seeds == 0) return invalid("--seeds: is 0; at least one is needed");
+  constexpr uint64_t kSeedsPerLine = 1000;
+  const bool is_terminal = isatty(STDERR_FILENO) == 1;
   sim::Coverage coverage;
   Totals totals;
   std::string failure;
   for (uint64_t i = 0; i < flags.seeds && failure.empty(); ++i) {
     const uint64_t seed = flags.first_seed + i;
-    // Also what is left to read when the core itself gives up in the middle of a seed.
-    fmt::print(stderr, "\rseed {} ({} of {}) ", seed, i + 1, flags.seeds);
-    std::fflush(stderr);
+    // Also what is left to read when the core itself gives up in the middle of a seed. A file gets a line now and then.
+    if (is_terminal) {
+      fmt::print(stderr, "\rseed {} ({} of {}) ", seed, i + 1, flags.seeds);
+      std::fflush(stderr);
+    } else if (i % kSeedsPerLine == 0) {
+      fmt::print(stderr, "from seed {} ({} of {})\n", seed, i + 1, flags.seeds);
+    }
     const sim::SeedResult result = sim::run_seed(seed, &coverage);
     ++totals.seeds;
     totals.steps += result.outcome.steps;
     totals.requests += result.outcome.requests;
     if (result.violation) failure = sim::tell_failure(result);
   }
-  fmt::print(stderr, "\n");
+  if (is_terminal) fmt::print(stderr, "\n");
 
   bool clean = failure.empty();
   const auto missing = coverage.missing();
