@@ -97,7 +97,7 @@ Result<Loop> run_loop(std::span<const Callee> callees, uint32_t clients, Duratio
   for (Status& end : ends) QUERN_TRY(std::move(end));
   std::vector<double> all;
   for (const auto& one : micros) all.insert(all.end(), one.begin(), one.end());
-  return Loop{1e6 * static_cast<double>(all.size()) / took_us, part(all, 0.5), part(all, 0.95)};
+  return Loop{1e6 * static_cast<double>(all.size()) / took_us, part(all, 0.5), part(all, 0.95), part(all, 1)};
 }
 
 Result<Calibration> calibrate(std::span<const Callee> callees, const daemon::DeviceConfig& device, Duration started_in,

@@ -35,7 +35,7 @@ class Callee {
 
 /// How calls of closed loops went.
 struct Loop {
-  double per_second = 0, p50_us = 0, p95_us = 0;
+  double per_second = 0, p50_us = 0, p95_us = 0, most_us = 0;
 };
 /// `clients` threads, the i-th of which calls callees[i % size] again and again, each waiting for its answer.
 Result<Loop> run_loop(std::span<const Callee> callees, uint32_t clients, Duration length);

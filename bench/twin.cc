@@ -45,7 +45,8 @@ Loop simulate(const Calibration& calibration, uint32_t clients, Duration length)
   const auto outcome = world.run();
   const sim::Summary summary = report.summary("quern", outcome);
   return {summary.per_second(), static_cast<double>(summary.all.latency.percentile(0.5).ns) / 1e3,
-          static_cast<double>(summary.all.latency.percentile(0.95).ns) / 1e3};
+          static_cast<double>(summary.all.latency.percentile(0.95).ns) / 1e3,
+          static_cast<double>(summary.all.latency.largest().ns) / 1e3};
 }
 
 }  // namespace
@@ -81,9 +82,11 @@ Status run_twin(const Options& options, Report& report) {
       off[i][0].push_back(apart(twin.p50_us, live.p50_us));
       off[i][1].push_back(apart(twin.p95_us, live.p95_us));
       off[i][2].push_back(apart(twin.per_second, live.per_second));
-      report.notes.push_back(fmt::format(
-          "round {}, {} clients: live p50 {:.0f} us, p95 {:.0f} us, {:.1f}/s; simulated {:.0f} us, {:.0f} us, {:.1f}/s",
-          round, kClients[i], live.p50_us, live.p95_us, live.per_second, twin.p50_us, twin.p95_us, twin.per_second));
+      report.notes.push_back(
+          fmt::format("round {}, {} clients: live p50 {:.0f} us, p95 {:.0f} us, most {:.0f} us, {:.1f}/s; simulated "
+                      "{:.0f} us, {:.0f} us, {:.1f}/s",
+                      round, kClients[i], live.p50_us, live.p95_us, live.most_us, live.per_second, twin.p50_us,
+                      twin.p95_us, twin.per_second));
     }
     if (round == 0)
       report.notes.insert(report.notes.begin(),

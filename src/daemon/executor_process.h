@@ -67,6 +67,9 @@ class ExecutorProcess {
   /// Announces that the strand will sleep; false if an event came meanwhile.
   bool prepare_sleep();
   void woke();
+  /// Its wake-up came. One that comes after what it tells of was taken must not wake the strand again and again: nobody
+  /// else would get the core of a real-time thread.
+  void woken() { wake_.drain(); }
   /// False once the other side closed it, which would be ready to read for ever.
   bool take_log();
 

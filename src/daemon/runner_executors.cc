@@ -54,6 +54,7 @@ Status Runner::wait_for_greetings() {
 }
 
 void Runner::look_at(uint64_t which) {
+  if (which == token(0, Source::kMailbox)) return mailbox_.woken();
   const uint64_t key = which >> 3;
   const auto it = executors_.find(key);
   if (it == executors_.end()) return;  // the mailbox, or an executor that is gone by now
@@ -72,6 +73,7 @@ void Runner::look_at(uint64_t which) {
       }
       break;
     case Source::kWake:
+      it->second.process->woken();
       drain_events(key);
       break;
     case Source::kEnd:

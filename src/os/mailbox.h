@@ -40,6 +40,10 @@ class Mailbox {
     maybe_filled_.store(false, std::memory_order_release);
   }
 
+  /// The reader was woken by `event()`. A signal may come after what it tells of was drained already; left standing, it
+  /// would wake a reader that polls again and again, for nothing.
+  void woken() { event_.drain(); }
+
   bool maybe_filled() const { return maybe_filled_.load(std::memory_order_acquire); }
   const Event& event() const { return event_; }
 
