@@ -57,7 +57,7 @@ void Runner::look_at(uint64_t which) {
   if (which == token(0, Source::kMailbox)) return mailbox_.woken();
   const uint64_t key = which >> 3;
   const auto it = executors_.find(key);
-  if (it == executors_.end()) return;  // the mailbox, or an executor that is gone by now
+  if (it == executors_.end()) return;  // gone by now
   switch (static_cast<Source>(which & 7)) {
     case Source::kSocket:
       for (;;) {
