@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <utility>
 
 namespace quern {
 namespace {
@@ -38,6 +39,12 @@ std::string show_bytes(uint64_t bytes) {
                  : fmt::format("{:.1f}{}", static_cast<double>(bytes) / static_cast<double>(kUnits[i].bytes),
                                kUnits[i].name);
   return fmt::format("{}B", bytes);
+}
+
+std::string show_time(double ns) {
+  for (const auto& [unit, size] : {std::pair{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}})
+    if (ns >= size) return fmt::format("{:.{}f}{}", ns / size, ns >= 100 * size ? 0 : ns >= 10 * size ? 1 : 2, unit);
+  return fmt::format("{:.0f}ns", ns);
 }
 
 }  // namespace quern

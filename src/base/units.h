@@ -16,6 +16,9 @@ Result<uint64_t> parse_bytes(std::string_view text);
 /// For people: "4GiB", "1.5MiB", "100B".
 std::string show_bytes(uint64_t bytes);
 
+/// For people, in three digits: "1.25ms", "98.0us".
+std::string show_time(double ns);
+
 /// `value` rounded up to a multiple of `step` (a power of two or not); the caller knows that it cannot overflow.
 constexpr uint64_t round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 

@@ -274,6 +274,26 @@ Result<Listed<RequestInfo>> Client::requests() {
   return read_requests(answer);
 }
 
+Result<std::string> Client::why(const std::string& request) {
+  QUERN_TRY(auto answer, call("GET", "/v1/requests/" + percent_encode(request)));
+  return std::string(as_text(answer.body));
+}
+
+Result<std::string> Client::memory() {
+  QUERN_TRY(auto answer, call("GET", "/v1/memory"));
+  return std::string(as_text(answer.body));
+}
+
+Status Client::keep(const std::string& name, const std::string& stage, const std::string& lease) {
+  const std::string path = "/v1/functions/" + percent_encode(name) + "/keep";
+  if (stage.empty()) {
+    QUERN_TRY(call("DELETE", path));
+    return {};
+  }
+  QUERN_TRY(call("POST", path + "?stage=" + percent_encode(stage) + "&for=" + percent_encode(lease)));
+  return {};
+}
+
 Status Client::cancel(const std::string& request) {
   QUERN_TRY(call("DELETE", "/v1/requests/" + percent_encode(request)));
   return {};
@@ -299,6 +319,27 @@ Result<std::string> Client::set(const std::string& name, const std::string& chan
   QUERN_TRY(auto answer,
             call("PATCH", "/v1/functions/" + percent_encode(name), "Content-Type: application/json\r\n", body));
   return std::string(as_text(answer.body));
+}
+
+Result<std::string> Client::put_object(std::span<const std::byte> bytes) {
+  const std::array body{bytes};
+  QUERN_TRY(auto answer, call("PUT", "/v1/objects", "Content-Type: application/octet-stream\r\n", body));
+  return read_stored(answer);
+}
+
+Result<Bytes> Client::get_object(const std::string& id, bool keep) {
+  QUERN_TRY(auto answer, call("GET", "/v1/objects/" + percent_encode(id) + (keep ? "?keep=true" : "")));
+  return std::move(answer.body);
+}
+
+Result<Listed<ObjectInfo>> Client::objects() {
+  QUERN_TRY(auto answer, call("GET", "/v1/objects"));
+  return read_objects(answer);
+}
+
+Status Client::remove_object(const std::string& id) {
+  QUERN_TRY(call("DELETE", "/v1/objects/" + percent_encode(id)));
+  return {};
 }
 
 Result<bool> Client::is_ready() {

@@ -24,12 +24,14 @@ struct Options {
   Duration timeout = Duration::seconds(120);  ///< of one call, its whole life; more than a build may take
 };
 
-/// A tensor that lies in memory of someone else.
+/// A tensor that lies in memory of someone else, or is an object of the server.
 struct TensorView {
   std::string name;
   Dtype dtype = Dtype::kFp32;
   Shape shape;
   std::span<const std::byte> bytes;
+  std::string object = {};      ///< its id; there are no bytes then
+  std::string expires_in = {};  ///< of an output that stays: how long, as "60s"
 };
 
 /// One call of a function.
@@ -40,6 +42,8 @@ struct InferRequest {
   std::vector<TensorView> inputs;  ///< sent as binary, straight from where they are
   std::map<std::string, ParameterValue> parameters;
   std::vector<std::string> outputs;  ///< in this order; empty: all
+  /// Of `outputs`, those that stay on the server as objects, and for how long; nothing: as long as is usual there.
+  std::map<std::string, std::optional<Duration>> kept;
 };
 
 /// Its answer. `outputs` look into `body`, so that what came from the socket is not copied again.
@@ -93,6 +97,14 @@ struct RequestInfo {
   uint64_t age_ns = 0;
 };
 
+struct ObjectInfo {
+  std::string id;
+  uint64_t bytes = 0;
+  std::string kind;        ///< stored, lease
+  std::string created_at;  ///< of a stored one
+  std::string expires_in;  ///< of a lease
+};
+
 /// A list as it is for people, and as it came for programs.
 template <class T>
 struct Listed {
@@ -127,6 +139,12 @@ class Client {
   Result<Listed<FunctionInfo>> functions();
   Result<Listed<DeviceInfo>> devices();
   Result<Listed<RequestInfo>> requests();
+  /// What became of a request and why it took so long, as JSON.
+  Result<std::string> why(const std::string& request);
+  /// What is in the memory of devices and host, as JSON.
+  Result<std::string> memory();
+  /// Keeps a function at a stage ("context", "host", "hot") for a while ("60s"); an empty stage ends it.
+  Status keep(const std::string& name, const std::string& stage, const std::string& lease);
   /// By the id that `requests` shows. kNotFound if it has ended, or is another tenant's.
   Status cancel(const std::string& request);
   Status remove(const std::string& name);
@@ -136,6 +154,12 @@ class Client {
   Result<FunctionInfo> rollback(const std::string& name);
   /// `changes` is a JSON object of values by path. The answer as it came.
   Result<std::string> set(const std::string& name, const std::string& changes);
+  /// Stores the bytes; their id.
+  Result<std::string> put_object(std::span<const std::byte> bytes);
+  /// Unless `keep`, a lease is over when it was read.
+  Result<Bytes> get_object(const std::string& id, bool keep);
+  Result<Listed<ObjectInfo>> objects();
+  Status remove_object(const std::string& id);
   /// True once the server takes calls.
   Result<bool> is_ready();
 

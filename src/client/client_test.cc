@@ -75,6 +75,42 @@ TEST(Wire, InferAsksForBinary) {
   EXPECT_THAT(infer_json(request), HasSubstr(R"("outputs":[{"name":"z","parameters":{"binary_data":true}}])"));
 }
 
+TEST(Wire, ObjectsGoByTheirIds) {
+  InferRequest request;
+  request.function = "f";
+  TensorView x{"x", Dtype::kFp32, {2}, {}};
+  x.object = "lease-1";
+  request.inputs.push_back(x);
+  request.outputs = {"y", "z", "w"};
+  request.kept = {{"y", Duration::seconds(90)}, {"z", std::nullopt}};
+  EXPECT_EQ(infer_json(request),
+            R"({"inputs":[{"name":"x","datatype":"FP32","shape":[2],"parameters":{"object":"lease-1"}}],"outputs":[)"
+            R"({"name":"y","parameters":{"object":true,"lease":"90s"}},{"name":"z","parameters":{"object":true}},)"
+            R"({"name":"w","parameters":{"binary_data":true}}]})");
+  const std::string json = R"({"outputs":[{"name":"y","datatype":"FP32","shape":[2],)"
+                           R"("parameters":{"object":"lease-2","bytes":8,"expires_in":"90s"}},)"
+                           R"({"name":"w","datatype":"UINT8","shape":[3],"parameters":{"binary_data_size":3}}]})";
+  const auto read = read_infer_answer(answer(200, json + "abc", json.size()));
+  ASSERT_TRUE(read.ok()) << read.error().text;
+  EXPECT_EQ(read->outputs[0].object, "lease-2");
+  EXPECT_EQ(read->outputs[0].expires_in, "90s");
+  EXPECT_TRUE(read->outputs[0].bytes.empty());
+  EXPECT_EQ(as_text(read->outputs[1].bytes), "abc");
+}
+
+TEST(Wire, ReadsObjects) {
+  EXPECT_EQ(*read_stored(answer(201, R"({"object":"ab","bytes":3})")), "ab");
+  EXPECT_FALSE(read_stored(answer(201, "{}")).ok());
+  const auto list =
+      read_objects(answer(200, R"({"objects":[{"object":"ab","bytes":3,"kind":"stored","created_at":"t"},)"
+                               R"({"object":"lease-1","bytes":4,"kind":"lease","expires_in":"5s"}]})"));
+  ASSERT_TRUE(list.ok() && list->items.size() == 2);
+  EXPECT_EQ(list->items[0].bytes, 3U);
+  EXPECT_EQ(list->items[0].created_at, "t");
+  EXPECT_EQ(list->items[1].kind, "lease");
+  EXPECT_EQ(list->items[1].expires_in, "5s");
+}
+
 TEST(Wire, ReadsBinaryOutputsInPlace) {
   const std::string json = R"({"model_name":"f","model_version":"12","outputs":[)"
                            R"({"name":"a","datatype":"UINT8","shape":[3],"parameters":{"binary_data_size":3}},)"

@@ -124,13 +124,23 @@ std::string infer_json(const InferRequest& request) {
   json::array inputs, outputs;
   for (const TensorView& input : request.inputs) {
     json::array shape(input.shape.begin(), input.shape.end());
+    json::object where;
+    if (input.object.empty())
+      where["binary_data_size"] = input.bytes.size();
+    else
+      where["object"] = input.object;
     inputs.push_back({{"name", input.name},
                       {"datatype", protocol_name_of(input.dtype)},
                       {"shape", std::move(shape)},
-                      {"parameters", {{"binary_data_size", input.bytes.size()}}}});
+                      {"parameters", std::move(where)}});
   }
-  for (const std::string& name : request.outputs)
-    outputs.push_back({{"name", name}, {"parameters", {{"binary_data", true}}}});
+  for (const std::string& name : request.outputs) {
+    json::object how;
+    const auto kept = request.kept.find(name);
+    how[kept == request.kept.end() ? "binary_data" : "object"] = true;
+    if (kept != request.kept.end() && kept->second) how["lease"] = to_string(*kept->second);
+    outputs.push_back({{"name", name}, {"parameters", std::move(how)}});
+  }
   if (outputs.empty()) parameters["binary_data_output"] = true;
   if (!parameters.empty()) root["parameters"] = std::move(parameters);
   root["inputs"] = std::move(inputs);
@@ -162,6 +172,12 @@ Result<InferAnswer> read_infer_answer(HttpAnswer answer) {
              !__builtin_mul_overflow(elements, static_cast<uint64_t>(view.shape.back()), &elements);
     });
     const auto* parameters = find(output, "parameters");
+    if (parameters) view.object = text_at(*parameters, "object");
+    if (!view.object.empty()) {
+      view.expires_in = text_at(*parameters, "expires_in");
+      infer.outputs.push_back(std::move(view));
+      continue;
+    }
     const auto size = whole(parameters ? find(*parameters, "binary_data_size") : nullptr);
     if (!fits || !size || static_cast<uint64_t>(*size) > rest.size() || *size < 0 ||
         static_cast<uint64_t>(*size) / size_of(view.dtype) != elements)
@@ -207,6 +223,29 @@ Result<Listed<RequestInfo>> read_requests(const HttpAnswer& answer) {
     request.end = text_at(item, "end");
     request.age_ns = count_at(item, "age_ns");
     list.items.push_back(std::move(request));
+  });
+  list.json = as_text(answer.body);
+  return list;
+}
+
+Result<std::string> read_stored(const HttpAnswer& answer) {
+  QUERN_TRY(auto value, parse(answer.body));
+  std::string id = text_at(value, "object");
+  if (id.empty()) return strange("no object");
+  return id;
+}
+
+Result<Listed<ObjectInfo>> read_objects(const HttpAnswer& answer) {
+  QUERN_TRY(auto value, parse(answer.body));
+  Listed<ObjectInfo> list;
+  each(value, "objects", [&](const json::value& item) {
+    ObjectInfo object;
+    object.id = text_at(item, "object");
+    object.bytes = count_at(item, "bytes");
+    object.kind = text_at(item, "kind");
+    object.created_at = text_at(item, "created_at");
+    object.expires_in = text_at(item, "expires_in");
+    list.items.push_back(std::move(object));
   });
   list.json = as_text(answer.body);
   return list;

@@ -11,7 +11,7 @@ namespace quern::client {
 /// The server's code and text; kInternal with the status if the body is not ours.
 Error error_of(const HttpAnswer& answer);
 
-/// The JSON part of an infer call: inputs as binary tensors, outputs wanted as binary.
+/// The JSON part of an infer call: inputs as binary tensors or objects, outputs wanted as binary or left there.
 std::string infer_json(const InferRequest& request);
 Result<InferAnswer> read_infer_answer(HttpAnswer answer);
 
@@ -19,5 +19,8 @@ Result<FunctionInfo> read_function(const HttpAnswer& answer);
 Result<Listed<FunctionInfo>> read_functions(const HttpAnswer& answer);
 Result<Listed<DeviceInfo>> read_devices(const HttpAnswer& answer);
 Result<Listed<RequestInfo>> read_requests(const HttpAnswer& answer);
+/// The id of what was put.
+Result<std::string> read_stored(const HttpAnswer& answer);
+Result<Listed<ObjectInfo>> read_objects(const HttpAnswer& answer);
 
 }  // namespace quern::client

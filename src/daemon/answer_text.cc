@@ -49,6 +49,9 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
       return error(
           fmt::format("{}: too many requests of tenant {} are waiting; retry later", function, call.tenant->name));
     case End::kTooLarge:
+      if (run.host_bytes > 0 && call.function->object_bytes() > run.host_bytes)
+        return error(fmt::format("{}: its constants need {} of host memory, and there are {}; raise host_memory",
+                                 function, show_bytes(call.function->object_bytes()), show_bytes(run.host_bytes)));
       return error(fmt::format("{}: needs {} of device memory, more than any device has", function,
                                show_bytes(call.plan->run_bytes + call.function->object_bytes())));
     case End::kOverLimit:

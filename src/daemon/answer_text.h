@@ -14,7 +14,8 @@ struct RunReport {
   std::optional<Error> error;  ///< of its own
   uint32_t signal = 0;         ///< of a fault
   uint64_t address = 0;
-  std::string load_error;  ///< of a constant that could not be brought to a device; "" if none
+  uint64_t host_bytes = 0;  ///< that the host may hold
+  std::string load_error;   ///< of a constant that could not be brought to a device; "" if none
 };
 
 /// The error a caller sees: names the function and, where there is one, the kernel.

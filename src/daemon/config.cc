@@ -19,7 +19,7 @@ namespace quern::daemon {
 namespace {
 
 constexpr size_t kMostDevices = 64, kMostTenants = 4096;
-constexpr int64_t kMostCores = 1024, kMostWeight = 10'000, kMostRequests = 65536, kLeastUrgent = 9;
+constexpr int64_t kMostCores = 1024, kMostWeight = 10'000, kMostRequests = 65536, kLeastUrgent = 9, kMostBlanks = 64;
 
 /// Reads on after a mistake, so that all of them are told at once. What is wrong keeps its default.
 class ConfigReader {
@@ -30,10 +30,13 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants", "policy", "build_limit"});
+    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
     if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);
+    config.host_bytes = read_bytes(root, file_, "host_memory", "half of what the machine has");
+    if (const YamlNode* pool = root.find("pool"))
+      config.pool = static_cast<uint32_t>(whole(*pool, file_ + ": pool", 0, kMostBlanks).value_or(config.pool));
     if (const auto limit = scalar(root, file_, "build_limit")) {
       const auto parsed = parse_duration(*limit);
       if (parsed.ok() && parsed->ns > 0)
@@ -219,7 +222,8 @@ class ConfigReader {
   /// A preset by its name, or a policy for each part.
   PolicyConfig read_policy(const YamlNode& node) {
     if (node.is_scalar()) {
-      if (const auto preset = sched::preset(node.text)) return {preset->fairness, preset->placement, preset->eviction};
+      if (const auto preset = sched::preset(node.text))
+        return {preset->fairness, preset->placement, preset->eviction, preset->setup, preset->exit};
       const auto names = sched::presets();
       const std::vector<std::string> known(names.begin(), names.end());
       mistake(node.line, fmt::format("policy: '{}' is none{}; known are {}", node.text.substr(0, 32),
@@ -228,7 +232,7 @@ class ConfigReader {
     }
     PolicyConfig policy;
     if (!is_map(node, "policy")) return policy;
-    refuse_unknown(node, "policy", {"fairness", "placement", "eviction"});
+    refuse_unknown(node, "policy", {"fairness", "placement", "eviction", "setup", "exit"});
     const auto part = [&](std::string_view key, const auto& rows, std::string& into) {
       const auto name = scalar(node, "policy", key);
       if (!name) return;
@@ -243,6 +247,8 @@ class ConfigReader {
     part("fairness", sched::fairnesses(), policy.fairness);
     part("placement", sched::placements(), policy.placement);
     part("eviction", sched::evictions(), policy.eviction);
+    part("setup", sched::setups(), policy.setup);
+    part("exit", sched::exits(), policy.exit);
     return policy;
   }
 

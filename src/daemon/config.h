@@ -38,7 +38,7 @@ struct TenantConfig {
 
 /// Which policy answers which question; each is a row of sched/policy/table.h. Empty: ours.
 struct PolicyConfig {
-  std::string fairness, placement, eviction;
+  std::string fairness, placement, eviction, setup, exit;
 };
 
 /// quern.yaml, parsed and checked.
@@ -48,6 +48,8 @@ struct Config {
   std::string state_folder;
   std::string binary_cache;  ///< a folder of compiled binaries shared between servers (tests use it); empty: none
   uint64_t arena_bytes = uint64_t{8} << 30;  ///< tensors in flight per domain and direction
+  uint64_t host_bytes = 0;                   ///< of objects in the memory of the host; 0: half of what the machine has
+  uint32_t pool = 2;                         ///< blank executors per device that wait for a domain, at the most
   Duration build_limit = Duration::seconds(60);
   PolicyConfig policy;
   std::string record_file;                    ///< where the core's events and actions are written; empty: nowhere

@@ -17,6 +17,7 @@
 #include "daemon/runner.h"
 #include "daemon/standings_keeper.h"
 #include "daemon/state.h"
+#include "daemon/tenant_objects.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/log.h"
@@ -65,12 +66,38 @@ class LiveDaemon final : public Daemon {
   void cancel(const std::string& call_id) override;
   void requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) override;
   void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) override;
+  void why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) override;
+  void memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) override;
+  Status keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) override;
+  void put_object(const Tenant& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) override {
+    objects_->put(tenant.name, std::move(upload), std::move(done));
+  }
+  void open_objects(const Tenant& tenant, std::vector<std::string> ids,
+                    std::function<void(Result<std::vector<ObjectRef>>)> done) override {
+    objects_->open(tenant.name, std::move(ids), os::now(), std::move(done));
+  }
+  void read_object(const Tenant& tenant, std::string id, bool keep,
+                   std::function<void(Result<ObjectRef>)> done) override {
+    objects_->read(tenant.name, std::move(id), keep, os::now(), std::move(done));
+  }
+  void unread_object(const ObjectRef& object) override { objects_->unread(object, os::now()); }
+  void remove_object(const Tenant& tenant, std::string id, std::function<void(Status)> done) override {
+    objects_->remove(tenant.name, std::move(id), os::now(), std::move(done));
+  }
+  void objects(const Tenant& tenant, std::function<void(Result<std::vector<ObjectStatus>>)> done) override {
+    objects_->list(tenant.name, os::now(), std::move(done));
+  }
+  void keep_outputs(Call& call) override;
   void count_copied(uint64_t bytes) override { copied_bytes_ += bytes; }
 
  private:
   explicit LiveDaemon(Config config);
+  /// Its settings say how far it stays ready.
+  void keep_as_set(const Tenant& tenant, const DeployedRef& function);
   std::vector<sched::TenantSet> tenant_sets(const std::map<std::string, int64_t>& vtimes) const;
   Status check_fits(const DeployedFunction& function, const Settings& settings, const CachedPlan& plan) const;
+  Status give_room(LiveCall& call, const CallSpec& spec, const CallOptions& options, const Manifest& manifest);
+  Result<ipc::Block> keep_later(LiveCall& call, CallTensor& output, ipc::Block block, Duration lease);
   /// The number in an id of ours; 0 if it is none.
   uint64_t request_of(const std::string& call_id) const;
 
@@ -88,7 +115,9 @@ class LiveDaemon final : public Daemon {
   std::atomic<bool> stopped_{false};
   std::shared_ptr<Deployer::Gone> gone_ = std::make_shared<Deployer::Gone>();
   std::unique_ptr<Runner> runner_;
+  std::unique_ptr<HostTier> tier_;  ///< hands over to the runner
   std::unique_ptr<Deployer> deployer_;
+  std::unique_ptr<TenantObjects> objects_;
   std::unique_ptr<StandingsKeeper> standings_;
 };
 
@@ -127,7 +156,8 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
     QUERN_TRY(self->config_.devices, discover_devices(self->run_folder_ + "/discover"));
   }
   QUERN_TRY(const auto vtimes, state->vtimes());
-  QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_, self->tenant_sets(vtimes)));
+  QUERN_TRY(self->tier_, HostTier::create(state->objects(), self->config_.host_cores));
+  QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_, self->tenant_sets(vtimes), *self->tier_));
   std::vector<const DeviceRecord*> targets;
   std::set<std::string> kinds;
   for (const auto& device : self->runner_->devices()) {
@@ -137,18 +167,27 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   }
   QUERN_TRY(os::Event stop, os::Event::create());
   self->deployer_ = std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
-                                               std::move(stop), self->registry_, self->gone_);
+                                               std::move(stop), self->registry_, self->gone_, self->tier_.get());
   QUERN_TRY(self->deployer_->recover());
+  self->objects_ = std::make_unique<TenantObjects>(*self->deployer_, self->config_.host_cores);
   *self->gone_ = [runner = self->runner_.get()](uint64_t function) {
     (void)runner->post(FunctionGoneMessage{function});
   };
   std::vector<std::string> names;
   for (const Tenant& tenant : self->tenants_) names.push_back(tenant.name);
   QUERN_TRY(self->standings_, StandingsKeeper::create(*self->runner_, *self->deployer_, std::move(names)));
+  for (const Tenant& tenant : self->tenants_)
+    for (const DeployedRef& function : self->registry_.list(tenant.name)) self->keep_as_set(tenant, function);
   self->runner_->start();
   self->deployer_->start();
+  self->objects_->start();
   self->standings_->start();
   return std::unique_ptr<Daemon>(std::move(self));
+}
+
+void LiveDaemon::keep_as_set(const Tenant& tenant, const DeployedRef& function) {
+  const auto stage = static_cast<sched::Stage>(function->live_settings->get().keep_warm);
+  (void)runner_->post(KeepMessage{function, tenant.domain_id, stage, Time::never()});
 }
 
 std::vector<sched::TenantSet> LiveDaemon::tenant_sets(const std::map<std::string, int64_t>& vtimes) const {
@@ -166,8 +205,10 @@ std::vector<sched::TenantSet> LiveDaemon::tenant_sets(const std::map<std::string
 
 void LiveDaemon::stop(Duration limit) {
   if (stopped_.exchange(true)) return;
+  if (objects_) objects_->stop();
   if (deployer_) deployer_->stop();
   if (runner_) runner_->stop(limit);
+  if (tier_) tier_->stop();
   if (standings_) standings_->stop();
   // From here on nobody listens: functions that are let go of are just let go of.
   *gone_ = nullptr;
@@ -216,11 +257,19 @@ std::vector<DeviceStatus> LiveDaemon::devices() const {
 Counters LiveDaemon::counters() const {
   const RunnerCounters& runner = runner_->counters();
   Counters counters;
-  counters.copied_bytes = copied_bytes_;
+  counters.copied_bytes = copied_bytes_ + objects_->copied_bytes();
   counters.builds = deployer_->builds();
   counters.executors_started = runner.executors_started;
   counters.executors_lost = runner.executors_lost;
   counters.evictions = runner.evictions;
+  counters.exits = runner.exits;
+  counters.prefetches = runner.prefetches;
+  counters.object_hits = runner.hits;
+  counters.object_misses = runner.misses;
+  counters.loads = runner.loads;
+  counters.loaded_bytes = runner.loaded_bytes;
+  counters.fetches = runner.fetches;
+  counters.fetched_bytes = runner.fetched_bytes;
   counters.queued = runner.queued;
   counters.fairness_lag_ns = runner.fairness_lag_ns;
   counters.fairness_bound_ns = runner.fairness_bound_ns;
@@ -234,7 +283,13 @@ bool LiveDaemon::is_ready() const {
 }
 
 void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) {
-  deployer_->deploy(tenant.name, std::move(name), std::move(tar), std::move(done));
+  deployer_->deploy(tenant.name, std::move(name), std::move(tar),
+                    [this, &tenant, done = std::move(done)](Result<Deployed> deployed) {
+                      if (deployed.ok())
+                        if (const auto function = registry_.current(tenant.name, deployed->function->name))
+                          keep_as_set(tenant, function);
+                      done(std::move(deployed));
+                    });
 }
 
 Status LiveDaemon::remove(const Tenant& tenant, std::string_view name) {
@@ -252,7 +307,34 @@ Result<FunctionRef> LiveDaemon::rollback(const Tenant& tenant, std::string_view 
 Result<FunctionRef> LiveDaemon::set(const Tenant& tenant, std::string_view name,
                                     const std::map<std::string, std::string>& changes) {
   QUERN_TRY(DeployedRef function, deployer_->set(tenant.name, name, changes));
+  keep_as_set(tenant, function);
   return FunctionRef(std::move(function));
+}
+
+Status LiveDaemon::keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) {
+  QUERN_TRY(const DeployedRef function, registry_.find(tenant.name, name, ""));
+  if (stage == KeepWarm::kNothing || lease.ns <= 0) {
+    keep_as_set(tenant, function);
+    return {};
+  }
+  const auto wanted = std::max(stage, function->live_settings->get().keep_warm);
+  if (!runner_->post(KeepMessage{function, tenant.domain_id, static_cast<sched::Stage>(wanted),
+                                 os::now() + std::min(lease, kLongestLease)}))
+    return exhausted("the server has more to do than it can take; retry later");
+  return {};
+}
+
+void LiveDaemon::memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) {
+  const auto shared = std::make_shared<std::function<void(Result<std::vector<MemoryPlace>>)>>(std::move(done));
+  if (!runner_->post(
+          MemoryMessage{&tenant, [shared](std::vector<MemoryPlace> places) { (*shared)(std::move(places)); }}))
+    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+}
+
+void LiveDaemon::why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) {
+  const auto shared = std::make_shared<std::function<void(Result<Story>)>>(std::move(done));
+  if (!runner_->post(StoryMessage{&tenant, call_id, [shared](Result<Story> story) { (*shared)(std::move(story)); }}))
+    (*shared)(exhausted("the server has more to do than it can take; retry later"));
 }
 
 Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
@@ -308,27 +390,70 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   call->priority = options.priority.value_or(settings.priority);
   call->profile = options.profile;
 
-  const DomainArenas& arenas = domains_.at(tenant.domain);
-  call->blocks = std::make_shared<std::vector<ipc::Block>>();
-  call->inputs.resize(spec.inputs.size());
+  QUERN_TRY(give_room(*call, spec, options, manifest));
+  call->function = std::move(deployed);
+  return std::unique_ptr<Call>(std::move(call));
+}
+
+// Inputs that are objects have their memory already.
+Status LiveDaemon::give_room(LiveCall& call, const CallSpec& spec, const CallOptions& options,
+                             const Manifest& manifest) {
+  // What leases that are over still hold is the arena's again.
+  objects_->sweep(os::now());
+  const DomainArenas& arenas = domains_.at(call.tenant->domain);
+  const Plan& plan = call.plan->plan;
+  call.blocks = std::make_shared<std::vector<ipc::Block>>();
+  call.inputs.resize(spec.inputs.size());
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlannedBuffer& buffer = plan.buffers[i];
     if (buffer.role != Role::kInput && buffer.role != Role::kOutput) continue;
-    const bool is_input = buffer.role == Role::kInput;
-    QUERN_TRY(ipc::Block block, (is_input ? arenas.input : arenas.output)->take(buffer.size_bytes));
     const std::string& name = manifest.buffers[i].name;
-    CallTensor tensor{name, buffer.dtype, buffer.shape, block.bytes()};
-    if (is_input) {
-      const auto at = std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](auto& in) { return in.name == name; });
-      QUERN_CHECK(at != spec.inputs.end(), "bind let a call without one of its inputs pass");
-      call->inputs[static_cast<size_t>(at - spec.inputs.begin())] = std::move(tensor);
+    CallTensor tensor{name, buffer.dtype, buffer.shape, {}};
+    ipc::Block block;
+    if (buffer.role == Role::kInput) {
+      const auto found =
+          std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](auto& in) { return in.name == name; });
+      QUERN_CHECK(found != spec.inputs.end(), "bind let a call without one of its inputs pass");
+      const auto at = static_cast<size_t>(found - spec.inputs.begin());
+      if (at < options.objects.size() && options.objects[at]) {
+        const auto object = std::static_pointer_cast<const MappedObject>(options.objects[at]);
+        QUERN_CHECK(object->tenant == call.tenant->name, "an object of another tenant");
+        if (object->bytes.size() != buffer.size_bytes)
+          return invalid(fmt::format("input {}: object {} has {} bytes, but {} of shape {} takes {}", name, object->id,
+                                     object->bytes.size(), protocol_name_of(buffer.dtype), show_shape(buffer.shape),
+                                     buffer.size_bytes));
+        block = block_of(object);
+      } else {
+        QUERN_TRY(block, arenas.input->take(buffer.size_bytes));
+      }
+      tensor.bytes = block.bytes();
+      call.inputs[at] = std::move(tensor);
     } else {
-      call->outputs.push_back(std::move(tensor));
+      QUERN_TRY(block, arenas.output->take(buffer.size_bytes));
+      tensor.bytes = block.bytes();
+      if (const auto kept = options.kept.find(name); kept != options.kept.end()) {
+        QUERN_TRY(block, keep_later(call, tensor, std::move(block), kept->second));
+      }
+      call.outputs.push_back(std::move(tensor));
     }
-    call->blocks->push_back(std::move(block));
+    call.blocks->push_back(std::move(block));
   }
-  call->function = std::move(deployed);
-  return std::unique_ptr<Call>(std::move(call));
+  return {};
+}
+
+// The lease owns the memory and the call borrows it, so that either may end first.
+Result<ipc::Block> LiveDaemon::keep_later(LiveCall& call, CallTensor& output, ipc::Block block, Duration lease) {
+  const auto owned = std::make_shared<const ipc::Block>(std::move(block));
+  QUERN_TRY(LeaseRef made, objects_->reserve(call.tenant->name, owned, lease, os::now()));
+  output.object = made->id;
+  output.lease = lease;
+  call.kept.push_back(std::move(made));
+  return ipc::Block::borrow(owned->segment(), owned->offset(), owned->size(), owned);
+}
+
+void LiveDaemon::keep_outputs(Call& call) {
+  for (LeaseRef& lease : std::exchange(static_cast<LiveCall&>(call).kept, {}))
+    objects_->keep(std::move(lease), os::now());
 }
 
 void LiveDaemon::submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) {

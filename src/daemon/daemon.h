@@ -11,12 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "daemon/config.h"
+#include "daemon/memory_view.h"
 #include "function/manifest.h"
 #include "function/plan.h"
+#include "os/fd.h"
 #include "os/guarded.h"
+#include "os/shared_memory.h"
 
 namespace quern::daemon {
 
@@ -73,17 +77,62 @@ struct History {
   std::vector<Item> items;
 };
 
+/// A tenant's object in memory: what it put, or an output that a call left. Immutable; who holds it may use it, also
+/// after it was removed or its lease is over.
+class Object {
+ public:
+  virtual ~Object() = default;
+
+  std::string id;  ///< its hash, or "lease-" and 32 hex digits: a name, and of no use to another tenant
+  std::span<const std::byte> bytes;
+};
+using ObjectRef = std::shared_ptr<const Object>;
+
+/// An object, for showing to people.
+struct ObjectStatus {
+  std::string id;
+  uint64_t bytes = 0;
+  bool is_lease = false;
+  std::string created_at;  ///< of a stored one
+  Duration expires_in;     ///< of a lease
+};
+
+/// Memory for an object that is on its way in: the front door fills it and the daemon takes it as it is, so that its
+/// bytes are never copied. Takes no room until it is written to.
+struct Upload {
+  static Result<Upload> create(uint64_t size_bytes);
+
+  std::span<std::byte> bytes() const { return memory.bytes().first(size_bytes); }
+
+  uint64_t size_bytes = 0;
+  os::Fd fd;
+  os::Mapping memory;
+};
+
+/// How long an output stays as an object: where the caller does not say, and at most.
+constexpr Duration kUsualLease = Duration::seconds(60), kLongestLease = Duration::seconds(3600);
+
 /// A tensor of a call, in the arena.
 struct CallTensor {
   std::string name;
   Dtype dtype = Dtype::kFp32;
   Shape shape;
-  std::span<std::byte> bytes;
+  std::span<std::byte> bytes;  ///< read-only where an input is an object
+  std::string object = {};     ///< of an output that stays: the id it will have (Daemon::keep_outputs)
+  Duration lease = {0};        ///< and for how long
+};
+
+/// A part of what a run had to wait for, as moments of the steady clock.
+struct Phase {
+  std::string name;
+  Time from{0}, to{0};
+  std::string detail;
 };
 
 /// Where the time of a call went, as moments of the steady clock; 0 where it did not get that far.
 struct CallTimes {
   Time submitted, taken, pushed;           ///< by the caller, by the strand, into the ring
+  Time placed;                             ///< it got a place on a device, and something had to be brought first
   Time read, started, finished, reported;  ///< by the lane; on the device; by the lane: as the executor tells
   Time answered;
   uint64_t device_time_ns = 0;
@@ -106,6 +155,7 @@ class Call {
   struct KernelTime {
     uint64_t launches = 0, time_ns = 0;
   };
+  std::vector<Phase> setup;         ///< what had to be brought for it, in the order it began; empty: it was all there
   std::vector<KernelTime> kernels;  ///< with CallOptions::profile: by place in Manifest::kernels, of the first 256
 };
 
@@ -114,6 +164,10 @@ struct CallOptions {
   std::optional<Duration> timeout;  ///< the function's if absent
   std::optional<uint8_t> priority;  ///< the function's if absent
   bool profile = false;             ///< tell the time of each kernel
+  /// One per input in the order of the request: the object that it is, null where the caller fills it. Empty: it fills
+  /// all of them.
+  std::vector<ObjectRef> objects;
+  std::map<std::string, Duration> kept;  ///< outputs that stay as objects, by name, and how long; at most kLongestLease
 };
 
 struct Deployed {
@@ -146,12 +200,19 @@ struct RequestStatus {
   Duration took;  ///< of one that ended: from there to its answer
 };
 
+struct Story;
+
 /// Counters of the whole daemon, for tests, benchmarks and people.
 struct Counters {
   uint64_t copied_bytes = 0;  ///< tensor bytes that we copied outside the device
   uint64_t builds = 0, executors_started = 0, executors_lost = 0;
-  uint64_t evictions = 0;  ///< objects and contexts that left a device to make room
-  uint64_t queued = 0;     ///< requests that wait now
+  uint64_t evictions = 0;                       ///< objects, contexts and lanes' memory that left to make room
+  uint64_t exits = 0;                           ///< that left because nobody had needed them for long enough
+  uint64_t prefetches = 0;                      ///< loads that were begun before a run had a place
+  uint64_t object_hits = 0, object_misses = 0;  ///< objects that a run found on its device, or did not
+  uint64_t loads = 0, loaded_bytes = 0;         ///< to devices
+  uint64_t fetches = 0, fetched_bytes = 0;      ///< from disk
+  uint64_t queued = 0;                          ///< requests that wait now
   /// How far the furthest tenant is ahead of the last, and how far it can ever be, in device time; as it was within
   /// the last second or, if nothing happened since, before.
   int64_t fairness_lag_ns = 0, fairness_bound_ns = 0;
@@ -214,6 +275,33 @@ class Daemon {
   /// One that waits is answered `cancelled`; of one that runs the gate closes. kNotFound if it has ended, or is not the
   /// tenant's.
   virtual void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) = 0;
+
+  /// What became of a request, and where its time went. kNotFound if it is not the tenant's, or long gone.
+  virtual void why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) = 0;
+  /// What is in the memory of devices and host; of others' only the sums.
+  virtual void memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) = 0;
+  /// A lease: the function is made ready to this stage as far as there is room, and stays so for this long, at most
+  /// kLongestLease. kNothing ends it. What its settings say holds all the same.
+  virtual Status keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) = 0;
+
+  // Objects of a tenant. Another's are not there: kNotFound, with the text of one that never was. `done` comes from a
+  // thread of the daemon, or before the method returns.
+
+  /// Stores the bytes; those that are stored already are fine. Calls that name them soon find them in memory.
+  virtual void put_object(const Tenant& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) = 0;
+  /// Those that calls are to use, in the order of `ids`; brought into memory where they are not.
+  virtual void open_objects(const Tenant& tenant, std::vector<std::string> ids,
+                            std::function<void(Result<std::vector<ObjectRef>>)> done) = 0;
+  /// One that is to be sent. Unless `keep`, a lease is over with it: of two who ask, one gets it.
+  virtual void read_object(const Tenant& tenant, std::string id, bool keep,
+                           std::function<void(Result<ObjectRef>)> done) = 0;
+  /// What read_object took did not get through: a lease that has time left is there again.
+  virtual void unread_object(const ObjectRef& object) = 0;
+  virtual void remove_object(const Tenant& tenant, std::string id, std::function<void(Status)> done) = 0;
+  /// Stored ones, the oldest first, then leases by when they are over.
+  virtual void objects(const Tenant& tenant, std::function<void(Result<std::vector<ObjectStatus>>)> done) = 0;
+  /// The outputs of a call that ended well and that were to stay (CallOptions::kept) are objects from now on.
+  virtual void keep_outputs(Call& call) = 0;
 
   /// The front door's share of Counters::copied_bytes.
   virtual void count_copied(uint64_t bytes) = 0;

@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "daemon/builder_process.h"
-#include "function/constant.h"
 #include "function/plan_builder.h"
 #include "function/tar.h"
 #include "os/clock.h"
@@ -24,11 +23,6 @@ constexpr int kThreads = 2;
 
 std::atomic<uint64_t> next_function{1};
 std::atomic<uint64_t> next_build{1};
-std::atomic<uint64_t> next_object{1};
-
-// Numbers of content that nobody holds: a function that comes back finds its constants where they still are. What was
-// forgotten gets a new number, and is loaded again.
-constexpr size_t kMostRemembered = 65536;
 
 std::string list_mistakes(const std::vector<Mistake>& mistakes) {
   std::string text;
@@ -66,14 +60,17 @@ std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& fra
 }  // namespace
 
 Deployer::Deployer(const Config& config, std::string run_folder, std::vector<const DeviceRecord*> targets,
-                   std::unique_ptr<State> state, os::Event stop, Registry& registry, std::shared_ptr<const Gone> gone)
+                   std::unique_ptr<State> state, os::Event stop, Registry& registry, std::shared_ptr<const Gone> gone,
+                   HostTier* tier)
     : config_(config),
       run_folder_(std::move(run_folder)),
       targets_(std::move(targets)),
       stop_(std::move(stop)),
       registry_(registry),
       gone_(std::move(gone)),
+      tier_(tier),
       cache_(config.binary_cache),
+      objects_(state->objects()),
       jobs_(kMostWaiting),
       state_(std::move(state)) {}
 
@@ -105,31 +102,31 @@ void Deployer::deploy(const std::string& tenant, std::string name, Bytes tar, Do
 Result<std::vector<DeployedRef>> Deployer::remove(const std::string& tenant, std::string_view name) {
   return changing_.with([&](bool&) -> Result<std::vector<DeployedRef>> {
     QUERN_TRY(registry_.find(tenant, name, ""));
+    std::vector<DeployedRef> removed;
     QUERN_TRY(state_.with([&](auto& state) -> Status {
       QUERN_TRY(state->remove_function(tenant, name));
+      removed = registry_.remove(tenant, name);
+      leave(removed);
       return {};
     }));
-    auto removed = registry_.remove(tenant, name);
     collect();
     return removed;
   });
-}
-
-// Objects that nobody names any more leave the disk. Whoever puts objects names them under the same lock.
-void Deployer::collect() {
-  const auto collected = state_.with([](auto& state) { return state->collect(); });
-  if (!collected.ok()) os::log_warning("state: is not collected: {}", collected.error().text);
 }
 
 // The one place where what is current changes. `changing_` is held.
 void Deployer::make_current(DeployedRef function) {
   const std::string tenant = function->tenant, name = function->name;
   const auto past = registry_.put(std::move(function));
-  for (const DeployedRef& old : past) {
-    const Status removed = state_.with([&](auto& state) { return state->remove_version(tenant, name, old->version); });
-    if (!removed.ok()) os::log_warning("function {}: an old version is not removed: {}", name, removed.error().text);
-  }
-  if (!past.empty()) collect();
+  if (past.empty()) return;
+  state_.with([&](auto& state) {
+    for (const DeployedRef& old : past) {
+      const Status removed = state->remove_version(tenant, name, old->version);
+      if (!removed.ok()) os::log_warning("function {}: an old version is not removed: {}", name, removed.error().text);
+    }
+    leave(past);
+  });
+  collect();
 }
 
 Result<DeployedRef> Deployer::rollback(const std::string& tenant, std::string_view name, std::string_view version) {
@@ -207,15 +204,19 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
   Deployed deployed;
   collect_warnings(parsed.mistakes, deployed.warnings);
   const std::string version = version_of(*parsed.manifest, files);
+  QUERN_TRY(const Content content, content_of(*parsed.manifest, files));
   const DeployedRef current = registry_.current(job.tenant, job.name);
   const bool is_same = current && current->version == version &&
                        settings_text(current->manifest.settings) == settings_text(parsed.manifest->settings);
   if (is_same) {
+    // What the disk lost of it since is there again: that is what the error of a damaged object advises.
+    QUERN_TRY(put_again(content));
     deployed.is_new = false;
     deployed.function = current;
     return deployed;
   }
-  QUERN_TRY(auto function, assemble(job.tenant, *std::move(parsed.manifest), files, deployed.warnings));
+  QUERN_TRY(auto function,
+            assemble(job.tenant, *std::move(parsed.manifest), version, files, content.constants, deployed.warnings));
   return changing_.with([&](bool&) -> Result<Deployed> {
     QUERN_TRY(const auto overrides, state_.with([&](auto& state) { return state->settings(job.tenant, job.name); }));
     if (!overrides.empty()) {
@@ -231,7 +232,7 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
     deployed.is_new = !before || before->version != function->version;
     if (!deployed.is_new) function->created_at = before->created_at;
     deployed.has_new_settings = !deployed.is_new;
-    QUERN_TRY(function->order, store(*function, files));
+    QUERN_TRY(function->order, store(*function, content));
     deployed.function = function;
     make_current(std::move(function));
     return deployed;
@@ -239,7 +240,9 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
 }
 
 Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& tenant, Manifest manifest,
-                                                             const Files& files, std::vector<std::string>& warnings) {
+                                                             std::string version, const Files& files,
+                                                             const std::map<std::string, ConstantRecord>& constants,
+                                                             std::vector<std::string>& warnings) {
   std::shared_ptr<DeployedFunction> function(new DeployedFunction, [gone = gone_](DeployedFunction* old) {
     const uint64_t id = old->id;
     delete old;
@@ -248,7 +251,7 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
   function->id = next_function.fetch_add(1);
   function->tenant = tenant;
   function->name = manifest.name;
-  function->version = version_of(manifest, files);
+  function->version = std::move(version);
   function->created_at = os::wall_time();
   function->manifest = std::move(manifest);
   function->live_settings = std::make_shared<LiveSettings>(function->manifest.settings);
@@ -272,8 +275,6 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     for (const DeviceRecord* device : targets_) drivers += (drivers.empty() ? "" : ", ") + device->caps.driver;
     return unsupported(fmt::format("function {}: has no program for any device here ({})", kept.name, drivers));
   }
-  function->constants.resize(kept.buffers.size());
-  // Constants have one size whatever the dims are.
   for (const DeviceRecord* device : targets_) {
     function->limits.alignment_bytes =
         std::max<uint64_t>(function->limits.alignment_bytes, device->caps.alignment_bytes);
@@ -281,16 +282,7 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
         std::min(function->limits.max_allocation_bytes, device->caps.max_allocation_bytes);
   }
   QUERN_TRY(check_fits(*function, warnings));
-  QUERN_TRY(const Plan plan, make_plan(kept, corner_of(kept, Corner::kDefault), function->limits));
-  for (size_t i = 0; i < kept.buffers.size(); ++i) {
-    const BufferDecl& buffer = kept.buffers[i];
-    if (buffer.role != Role::kConstant) continue;
-    QUERN_TRY(const auto bytes, constant_bytes(buffer, plan.buffers[i], files));
-    QUERN_TRY(function->constants[i], hold(bytes));
-    const sched::ObjectNeed need{{function->constants[i]->number}, function->constants[i]->size_bytes};
-    if (std::find(function->objects.begin(), function->objects.end(), need) == function->objects.end())
-      function->objects.push_back(need);
-  }
+  QUERN_TRY(name_constants(*function, constants));
   return function;
 }
 
@@ -403,74 +395,54 @@ Result<BinaryContent> Deployer::build(const DeviceRecord& device, const Manifest
 
 Result<HostObjectRef> Deployer::hold(std::span<const std::byte> bytes) {
   const std::string hash = sha256(bytes);
-  HostObjectRef known = held_.with([&](auto& held) {
-    const auto it = held.find(hash);
-    return it == held.end() ? nullptr : it->second.object.lock();
+  HostObjectRef known = programs_.with([&](auto& programs) {
+    const auto it = programs.find(hash);
+    return it == programs.end() ? nullptr : it->second.lock();
   });
   if (known) return known;
   auto object = std::make_shared<HostObject>();
   object->hash = hash;
   object->size_bytes = bytes.size();
   QUERN_TRY(object->fd, os::immutable_copy("quern-object", bytes));
-  return held_.with([&](auto& held) -> HostObjectRef {
-    if (held.size() >= kMostRemembered)
-      std::erase_if(held, [](const auto& item) { return item.second.object.expired(); });
-    Held& one = held[hash];
+  return programs_.with([&](auto& programs) -> HostObjectRef {
+    std::erase_if(programs, [](const auto& item) { return item.second.expired(); });
+    auto& one = programs[hash];
     // Another thread may have been faster.
-    if (HostObjectRef theirs = one.object.lock()) return theirs;
-    if (one.number == 0) one.number = next_object.fetch_add(1);
-    object->number = one.number;
-    one.object = object;
+    if (HostObjectRef theirs = one.lock()) return theirs;
+    one = object;
     return object;
-  });
-}
-
-Status Deployer::save_vtimes(const std::map<std::string, int64_t>& vtimes) {
-  return state_.with([&](auto& state) { return state->put_vtimes(vtimes); });
-}
-
-Result<int64_t> Deployer::store(const DeployedFunction& function, const Files& files) {
-  FunctionRecord record;
-  record.tenant = function.tenant;
-  record.name = function.name;
-  record.version = function.version;
-  record.created_at = function.created_at;
-  const std::set<std::string> wanted = files_of(function.manifest);
-  return state_.with([&](auto& state) -> Result<int64_t> {
-    for (const auto& [path, bytes] : files)
-      if (wanted.contains(path)) {
-        QUERN_TRY(record.files[path], state->objects().put(bytes));
-      }
-    QUERN_TRY(const int64_t order, state->put_function(record));
-    QUERN_TRY(state->add_history(function.tenant, function.name, {os::wall_time(), "deployed", function.version}));
-    return order;
   });
 }
 
 Status Deployer::recover() {
   QUERN_TRY(const auto records, state_.with([](auto& state) { return state->functions(); }));
-  for (const FunctionRecord& record : records) {
-    const Status back = [&]() -> Status {
-      Files files;
-      for (const auto& [path, hash] : record.files) {
-        QUERN_TRY(files[path], state_.with([&](auto& state) { return state->objects().get(hash); }));
-      }
-      ParsedManifest parsed = parse_manifest(files);
-      if (!parsed.manifest) return invalid(list_mistakes(parsed.mistakes));
-      std::vector<std::string> ignored;
-      QUERN_TRY(auto function, assemble(record.tenant, *std::move(parsed.manifest), files, ignored));
-      function->created_at = record.created_at;
-      function->order = record.order;
-      QUERN_TRY(const auto overrides,
-                state_.with([&](auto& state) { return state->settings(record.tenant, record.name); }));
-      QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));
-      function->live_settings->set(settings);
-      registry_.put(std::move(function));
-      return {};
-    }();
-    if (!back.ok())
+  for (const FunctionRecord& record : records)
+    if (const Status back = bring_back(record); !back.ok())
       os::log_error("function {} of tenant {}: does not come back: {}", record.name, record.tenant, back.error().text);
+  collect();
+  return {};
+}
+
+Status Deployer::bring_back(FunctionRecord record) {
+  Files files;
+  for (const auto& [path, hash] : record.files) {
+    QUERN_TRY(files[path], objects_.get(hash));
   }
+  // Its constants were checked when it was deployed, and nobody needs them yet.
+  ParsedManifest parsed =
+      parse_manifest(files, record.constants.empty() ? ConstantFiles::kHere : ConstantFiles::kElsewhere);
+  if (!parsed.manifest) return invalid(list_mistakes(parsed.mistakes));
+  if (record.constants.empty()) QUERN_TRY(take_constants_out(record, *parsed.manifest, files));
+  std::vector<std::string> ignored;
+  QUERN_TRY(auto function,
+            assemble(record.tenant, *std::move(parsed.manifest), record.version, files, record.constants, ignored));
+  function->created_at = record.created_at;
+  function->order = record.order;
+  QUERN_TRY(const auto overrides,
+            state_.with([&](auto& state) { return state->settings(record.tenant, record.name); }));
+  QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));
+  function->live_settings->set(settings);
+  registry_.put(std::move(function));
   return {};
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "daemon/plan_frame.h"
+#include "os/clock.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/shared_memory.h"
@@ -88,10 +89,17 @@ Result<bool> ExecutorProcess::take_frame() {
     in_place_ = in_place_ && caps_->unified_memory;
     return true;
   }
+  if (const auto* dropped = std::get_if<ipc::Dropped>(&received->frame)) {
+    const auto it = dropped_objects_.find(dropped->object);
+    if (it == dropped_objects_.end()) return invalid("executor: drops what it was not told to");
+    drop_end_ = it->second;
+    dropped_objects_.erase(it);
+    return true;
+  }
   auto* loaded = std::get_if<ipc::Loaded>(&received->frame);
   if (!loaded) return invalid("executor: sends a frame that is not its own");
   using Kind = ipc::Loaded::Kind;
-  if (!loaded->ok) os::log_warning("executor {}: {}", pid(), loaded->text);
+  if (!loaded->ok && loaded->code != ErrorCode::kCancelled) os::log_warning("executor {}: {}", pid(), loaded->text);
   // The first reason is the true one: a plan fails again after what it needs.
   const auto fail = [&](uint64_t plan) { failed_plans_.emplace(plan, Error{loaded->code, loaded->text}); };
   const auto by_id = [&](auto& items) {
@@ -108,14 +116,24 @@ Result<bool> ExecutorProcess::take_frame() {
       if (auto it = by_id(objects_); it != objects_.end() && it->second.loading) {
         load_end_ = LoadEnd{it->first, std::nullopt};
         it->second.loading.reset();
+        it->second.span.to = os::now();
+        --loading_;
         if (!loaded->ok) {
           load_end_->error = Error{loaded->code, loaded->text};
-          erase_object(it);
+          // Plans that were made with it are of no use.
+          for (auto plan = plans_.begin(); plan != plans_.end();) {
+            auto& [id, item] = *plan++;
+            if (std::count(item.objects.begin(), item.objects.end(), it->first) == 0) continue;
+            item.unwanted = true;
+            if (item.pins == 0) evict(id);
+          }
+          objects_.erase(it);
         }
       }
       break;
     case Kind::kProgram:
       if (auto it = by_id(programs_); it != programs_.end()) {
+        it->second.span.to = os::now();
         if (loaded->ok) {
           it->second.state = State::kLoaded;
         } else {
@@ -143,11 +161,18 @@ Result<bool> ExecutorProcess::take_frame() {
   return true;
 }
 
-Result<std::optional<ipc::RunEnded>> ExecutorProcess::take_event(uint32_t lane) {
+Result<std::optional<ipc::LaneEvent>> ExecutorProcess::take_event(uint32_t lane) {
   QUERN_TRY(const bool got, lanes_[lane].events->pop(record_));
-  if (!got) return std::optional<ipc::RunEnded>();
-  QUERN_TRY(ipc::RunEnded ended, ipc::decode_run_ended(record_));
-  return std::optional(std::move(ended));
+  if (!got) return std::optional<ipc::LaneEvent>();
+  QUERN_TRY(ipc::LaneEvent event, ipc::decode_lane_event(record_));
+  if (std::holds_alternative<ipc::LaneTrimmed>(event) && !std::exchange(lanes_[lane].trims, false))
+    return invalid("executor: trims what it was not told to");
+  return std::optional(std::move(event));
+}
+
+Status ExecutorProcess::trim(uint32_t lane) {
+  lanes_[lane].trims = true;
+  return push(lane, ipc::TrimCommand{});
 }
 
 bool ExecutorProcess::prepare_sleep() {
@@ -208,34 +233,29 @@ Status ExecutorProcess::require_segment(const std::shared_ptr<ipc::Segment>& seg
   return {};
 }
 
-Status ExecutorProcess::load_program(const HostObject& object) {
+Result<ExecutorProcess::ProgramItem*> ExecutorProcess::load_program(const HostObject& object) {
   auto [it, fresh] = programs_.try_emplace(object.hash);
-  ++it->second.uses;
-  if (!fresh) return {};
-  const uint64_t id = it->second.id = next_id_++;
-  const int fd = object.fd.get();
-  return channel_.send(ipc::LoadProgram{id, object.size_bytes}, {&fd, 1});
+  if (fresh) {
+    it->second.id = next_id_++;
+    it->second.span.from = os::now();
+    const int fd = object.fd.get();
+    QUERN_TRY(channel_.send(ipc::LoadProgram{it->second.id, object.size_bytes}, {&fd, 1}));
+  }
+  return &it->second;
 }
 
 Status ExecutorProcess::load_object(const HostObjectRef& object) {
   const uint64_t id = next_id_++;
-  const uint64_t memory_bytes = in_place_ ? 0 : object->size_bytes;
-  make_room(memory_bytes);
   const int fd = object->fd.get();
   QUERN_TRY(channel_.send(ipc::LoadObject{id, object->size_bytes}, {&fd, 1}));
-  objects_[object->number] = {id, memory_bytes, object};
-  object_bytes_ += memory_bytes;
+  objects_[object->number] = {id, object, {os::now(), {0}}};
+  ++loading_;
   return {};
 }
 
-void ExecutorProcess::erase_object(std::map<uint64_t, ObjectItem>::iterator object) {
-  object_bytes_ -= object->second.memory_bytes;
-  objects_.erase(object);
-}
-
-void ExecutorProcess::drop_object(uint64_t object) {
+bool ExecutorProcess::drop_object(uint64_t object) {
   const auto it = objects_.find(object);
-  if (it == objects_.end()) return;
+  if (it == objects_.end()) return false;
   for (auto plan = plans_.begin(); plan != plans_.end();) {
     const auto& [id, item] = *plan++;
     if (std::count(item.objects.begin(), item.objects.end(), object) == 0) continue;
@@ -243,7 +263,34 @@ void ExecutorProcess::drop_object(uint64_t object) {
     evict(id);
   }
   (void)channel_.send(ipc::DropObject{it->second.id});
-  erase_object(it);
+  dropped_objects_[it->second.id] = object;
+  if (it->second.loading) --loading_;
+  objects_.erase(it);
+  return true;
+}
+
+bool ExecutorProcess::is_loading(std::span<const sched::ObjectNeed> objects) const {
+  if (loading_ == 0) return false;
+  return std::any_of(objects.begin(), objects.end(), [&](const sched::ObjectNeed& need) {
+    const auto it = objects_.find(need.object.value);
+    return it != objects_.end() && it->second.loading;
+  });
+}
+
+std::optional<Span> ExecutorProcess::program_span(const std::string& hash) const {
+  const auto it = programs_.find(hash);
+  return it == programs_.end() ? std::nullopt : std::optional(it->second.span);
+}
+
+std::optional<Span> ExecutorProcess::object_span(uint64_t object) const {
+  const auto it = objects_.find(object);
+  return it == objects_.end() ? std::nullopt : std::optional(it->second.span);
+}
+
+Status ExecutorProcess::require_early(const Binary& binary, std::span<const ipc::Block> blocks) {
+  for (const ipc::Block& block : blocks) QUERN_TRY(require_segment(block.segment()));
+  QUERN_TRY(load_program(*binary.object));
+  return {};
 }
 
 // All frames of a plan go out at once: the executor takes them in order, and the answers come while we go on.
@@ -251,31 +298,28 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   PlanItem item;
   item.function = function.id;
   item.program = binary.object->hash;
-  item.memory_bytes = (in_place_ ? plan.plan.in_place : plan.plan.own).bytes() * lanes_.size();
-  make_room(item.memory_bytes);
+  make_room_for_plan();
   std::map<std::string, uint64_t> object_ids;
-  for (const HostObjectRef& constant : function.constants) {
+  for (const ConstantRef& constant : function.constants) {
     if (!constant) continue;
     const auto object = objects_.find(constant->number);
     if (object == objects_.end()) return internal(fmt::format("object {}: is not loaded", constant->number));
     object_ids[constant->hash] = object->second.id;
     item.objects.push_back(constant->number);
   }
-  QUERN_TRY(load_program(*binary.object));
-  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, in_place_, programs_[item.program].id, object_ids));
+  QUERN_TRY(ProgramItem* const program, load_program(*binary.object));
+  ++program->uses;
+  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, in_place_, program->id, object_ids));
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
   const int fd = memory.get();
   QUERN_TRY(channel_.send(ipc::PreparePlan{plan.id, bytes.size()}, {&fd, 1}));
   item.age = ages_.insert(ages_.end(), plan.id);
-  plan_bytes_ += item.memory_bytes;
   plans_.emplace(plan.id, std::move(item));
   return {};
 }
 
-void ExecutorProcess::make_room(uint64_t memory_bytes) {
-  for (auto it = ages_.begin();
-       it != ages_.end() &&
-       (plans_.size() >= kMostPlans || plan_bytes_ + object_bytes_ + memory_bytes > caps_->memory_bytes);) {
+void ExecutorProcess::make_room_for_plan() {
+  for (auto it = ages_.begin(); it != ages_.end() && plans_.size() >= kMostPlans;) {
     const uint64_t plan = *it++;
     const PlanItem& item = plans_.at(plan);
     if (item.pins == 0 && item.state == State::kLoaded) evict(plan);
@@ -287,7 +331,6 @@ void ExecutorProcess::evict(uint64_t plan) {
   if (!item) return;
   if (item.mapped().state == State::kLoading) ++dropped_plans_[plan];
   ages_.erase(item.mapped().age);
-  plan_bytes_ -= item.mapped().memory_bytes;
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) (void)push(lane, ipc::ForgetPlanCommand{plan});
   (void)channel_.send(ipc::DropPlan{plan});
   release_program(item.mapped().program);

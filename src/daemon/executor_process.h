@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,11 @@ struct LoadEnd {
   std::optional<Error> error;
 };
 
+/// From when to when something was brought; `to` is 0 while it is on its way.
+struct Span {
+  Time from{0}, to{0};
+};
+
 /// The daemon's side of one executor: the process, its rings and gates, and what was put into it. Belongs to the
 /// strand. Everything it reads from the other side is checked; nonsense is an error, and the strand kills it.
 class ExecutorProcess {
@@ -62,8 +68,10 @@ class ExecutorProcess {
   Result<bool> take_frame();
   /// The load that the frame taken last answered, if it did and the object is still wanted; once.
   std::optional<LoadEnd> take_load_end() { return std::exchange(load_end_, std::nullopt); }
+  /// The object whose memory the frame taken last said to be free, if it did; once.
+  std::optional<uint64_t> take_drop_end() { return std::exchange(drop_end_, std::nullopt); }
   /// One event of a lane, if there is one. Call until none has any.
-  Result<std::optional<ipc::RunEnded>> take_event(uint32_t lane);
+  Result<std::optional<ipc::LaneEvent>> take_event(uint32_t lane);
   /// Announces that the strand will sleep; false if an event came meanwhile.
   bool prepare_sleep();
   void woke();
@@ -75,14 +83,25 @@ class ExecutorProcess {
 
   /// Sends the object: a frame answers it. Keeps it alive until then.
   Status load_object(const HostObjectRef& object);
-  /// Frees it and every plan that uses it; none may be pinned. Frames are taken in order, so its memory is free before
-  /// whatever is sent next needs any.
-  void drop_object(uint64_t object);
+  /// Frees it and every plan that uses it; none may be pinned. A frame tells when its memory is free. False if it is
+  /// not there.
+  bool drop_object(uint64_t object);
+  /// Whether some of these are still being loaded.
+  bool is_loading(std::span<const sched::ObjectNeed> objects) const;
+  bool is_loading() const { return loading_ > 0; }
 
+  /// Sends what a run will need and needs no memory of the device: program and segments. They may be sent before the
+  /// executor greets.
+  Status require_early(const Binary& binary, std::span<const ipc::Block> blocks);
   /// Sends what this run needs beside its objects and is not there yet: program, plan and segments. True if all is
   /// there; false if some is on its way; the error if some cannot be had. Ask again after every frame.
   Result<bool> require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
                        std::span<const ipc::Block> blocks);
+  /// When what a run needs was brought; nothing if it is not here.
+  std::optional<Span> program_span(const std::string& hash) const;
+  std::optional<Span> object_span(uint64_t object) const;
+  /// Frees what the lane computes in: an event answers it.
+  Status trim(uint32_t lane);
   Status push_run(uint32_t lane, const ipc::RunCommand& command);
   /// Closes the lane's gate and tells the run to end.
   Status stop_run(uint32_t lane, uint64_t run);
@@ -112,18 +131,18 @@ class ExecutorProcess {
     State state = State::kLoading;
     uint64_t id = 0;
     uint32_t uses = 0;  ///< plans that need it
+    Span span;
   };
   struct ObjectItem {
-    uint64_t id = 0;            ///< of this load: one that is dropped and loaded again has another
-    uint64_t memory_bytes = 0;  ///< of the device: none where it is used in place
-    HostObjectRef loading;      ///< null once it is there
+    uint64_t id = 0;        ///< of this load: one that is dropped and loaded again has another
+    HostObjectRef loading;  ///< null once it is there
+    Span span;
   };
   struct PlanItem {
     State state = State::kLoading;
     uint64_t function = 0;
     std::string program;            ///< hash
     std::vector<uint64_t> objects;  ///< numbers
-    uint64_t memory_bytes = 0;
     uint32_t pins = 0;
     Duration round_trip;
     bool unwanted = false;
@@ -138,18 +157,18 @@ class ExecutorProcess {
     std::unique_ptr<ipc::RingConsumer> events;
     std::optional<os::Event> wake;
     uint64_t epoch = 0;
+    bool trims = false;  ///< it was told to, and has not said that it did
   };
 
   ExecutorProcess(os::Process process, ipc::Channel channel, os::Fd log, os::Event wake, ipc::SharedPages pages,
                   std::string cache_folder);
 
   Status push(uint32_t lane, const ipc::Command& command);
-  Status load_program(const HostObject& object);
+  Result<ProgramItem*> load_program(const HostObject& object);
   Status require_segment(const std::shared_ptr<ipc::Segment>& segment);
   Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary);
-  /// Plans are kept as long as there is room: the core does not know that they keep memory of runs that ended.
-  void make_room(uint64_t memory_bytes);
-  void erase_object(std::map<uint64_t, ObjectItem>::iterator object);
+  /// Plans are kept, but not for ever: they hold no memory of the device, only kernels.
+  void make_room_for_plan();
   void evict(uint64_t plan);
   void release_program(const std::string& hash);
 
@@ -164,16 +183,18 @@ class ExecutorProcess {
   // Strand only.
   std::optional<ipc::DeviceCaps> caps_;
   bool in_place_ = true;
-  std::map<std::string, ProgramItem> programs_;  ///< by hash
-  std::map<uint64_t, ObjectItem> objects_;       ///< by number; the core decides which
+  std::map<std::string, ProgramItem> programs_;   ///< by hash
+  std::map<uint64_t, ObjectItem> objects_;        ///< by number; the core decides which
+  std::map<uint64_t, uint64_t> dropped_objects_;  ///< number by id, until their memory is free
+  uint64_t loading_ = 0;                          ///< objects that are
   std::optional<LoadEnd> load_end_;
+  std::optional<uint64_t> drop_end_;
   std::map<uint64_t, PlanItem> plans_;
   std::list<uint64_t> ages_;  ///< plans, least recently used first
   std::map<uint32_t, SegmentItem> segments_;
   std::map<uint64_t, Error> failed_plans_;      ///< until asked for
   std::map<uint64_t, uint32_t> dropped_plans_;  ///< before they were answered: so many answers are not for who asks now
   uint64_t next_id_ = 1;
-  uint64_t plan_bytes_ = 0, object_bytes_ = 0;
   std::string last_words_;
   ByteWriter writer_;
   Bytes record_;

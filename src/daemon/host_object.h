@@ -10,11 +10,20 @@ namespace quern::daemon {
 
 /// Immutable bytes in host memory, sealed, that executors map: a constant, or a compiled binary. Shared by content.
 struct HostObject {
-  uint64_t number = 0;  ///< of its content, as the core knows it; never that of other content
+  uint64_t number = 0;  ///< of a constant: as the core knows its content; never that of other content
   std::string hash;
   uint64_t size_bytes = 0;
   os::Fd fd;
 };
 using HostObjectRef = std::shared_ptr<const HostObject>;
+
+/// A constant by name: its bytes are an object on disk, and in memory only while someone has a HostObject of them.
+/// Shared by content; while a function has it, its number is that of its content.
+struct Constant {
+  uint64_t number = 0;
+  std::string hash;
+  uint64_t size_bytes = 0;
+};
+using ConstantRef = std::shared_ptr<const Constant>;
 
 }  // namespace quern::daemon

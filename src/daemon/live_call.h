@@ -11,6 +11,8 @@
 
 namespace quern::daemon {
 
+struct Lease;
+
 /// A call with what only the daemon knows of it.
 struct LiveCall final : Call {
   uint64_t request = 0;
@@ -21,6 +23,7 @@ struct LiveCall final : Call {
   /// One per input and output in the order of the plan. Shared with the run: a call may be answered (cancelled) while
   /// its kernel still reads and writes them.
   std::shared_ptr<std::vector<ipc::Block>> blocks;
+  std::vector<std::shared_ptr<Lease>> kept;  ///< outputs that are to stay
   Duration timeout, device_time;
   uint8_t priority = 5;
   bool profile = false;

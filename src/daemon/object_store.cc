@@ -12,11 +12,31 @@ namespace quern::daemon {
 namespace {
 
 constexpr uint64_t kLargest = uint64_t{1} << 40;
+constexpr size_t kPiece = 1 << 20;  // read at a time: still in a core's cache when it is looked at
 
 /// A hash may come from a database or a request: it must not name a file elsewhere.
 bool is_hash(std::string_view text) {
   return text.size() == 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+Error missing(std::string_view hash) {
+  return not_found(
+      fmt::format("object {}: is not in the store; put it, or deploy the function that uses it, again", hash));
+}
+
+Error damaged(std::string_view hash) {
+  return internal(
+      fmt::format("object {}: is damaged on disk; put it, or deploy the function that uses it, again", hash));
+}
+
+Error unreadable(std::string_view hash, const Error& why) {
+  if (why.code == ErrorCode::kNotFound) return missing(hash);
+  return {why.code, fmt::format("object {}: {}", hash, why.text)};
+}
+
+Error no_hash(std::string_view text) {
+  return invalid(fmt::format("object '{}': is not a hash of 64 hex digits", text));
 }
 
 }  // namespace
@@ -45,25 +65,57 @@ std::string ObjectStore::path_of(std::string_view hash) const {
 
 Result<std::string> ObjectStore::put(std::span<const std::byte> bytes) {
   std::string hash = sha256(bytes);
-  const std::string path = path_of(hash);
-  if (os::exists(path)) {
-    // Reading is far cheaper than a write with its two fsyncs. One byte more than expected is enough to differ.
-    const auto stored = os::read_file(path, bytes.size() + 1);
-    if (stored.ok() && std::ranges::equal(*stored, bytes)) return hash;
-  }
-  QUERN_TRY(os::write_file_durably(path, bytes));
+  QUERN_TRY(put(hash, bytes));
   return hash;
 }
 
+Status ObjectStore::put(const std::string& hash, std::span<const std::byte> bytes) {
+  const std::string path = path_of(hash);
+  // Reading is far cheaper than a write with its two fsyncs.
+  if (holds(path, bytes)) return {};
+  return os::write_file_durably(path, bytes);
+}
+
+bool ObjectStore::holds(const std::string& path, std::span<const std::byte> bytes) const {
+  const auto file = os::open_file(path);
+  if (!file.ok()) return false;
+  Bytes piece(std::min(kPiece, bytes.size() + 1));
+  for (;;) {
+    const auto size = os::read_some(*file, path, piece);
+    if (!size.ok() || *size > bytes.size()) return false;
+    if (!std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(*size), piece.begin())) return false;
+    bytes = bytes.subspan(*size);
+    if (*size < piece.size()) return bytes.empty();
+  }
+}
+
 Result<Bytes> ObjectStore::get(std::string_view hash) const {
-  if (!is_hash(hash)) return invalid(fmt::format("object '{}': is not a hash of 64 hex digits", hash));
+  if (!is_hash(hash)) return no_hash(hash);
   auto bytes = os::read_file(path_of(hash), kLargest);
-  if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound)
-    return not_found(fmt::format("object {}: is not in the store; deploy the function that uses it again", hash));
-  if (!bytes.ok()) return Error{bytes.error().code, fmt::format("object {}: {}", hash, bytes.error().text)};
-  if (sha256(*bytes) != hash)
-    return internal(fmt::format("object {}: is damaged on disk; deploy the function that uses it again", hash));
+  if (!bytes.ok()) return unreadable(hash, bytes.error());
+  if (sha256(*bytes) != hash) return damaged(hash);
   return bytes;
+}
+
+Status ObjectStore::get_into(std::string_view hash, std::span<std::byte> into) const {
+  if (!is_hash(hash)) return no_hash(hash);
+  const std::string path = path_of(hash);
+  const auto file = os::open_file(path);
+  if (!file.ok()) return unreadable(hash, file.error());
+  Sha256 found;
+  while (!into.empty()) {
+    const auto piece = into.first(std::min(into.size(), kPiece));
+    const auto size = os::read_some(*file, path, piece);
+    if (!size.ok()) return unreadable(hash, size.error());
+    if (*size < piece.size()) return damaged(hash);
+    found.add(piece);
+    into = into.subspan(piece.size());
+  }
+  std::byte more{};
+  const auto size = os::read_some(*file, path, {&more, 1});
+  if (!size.ok()) return unreadable(hash, size.error());
+  if (*size != 0 || found.take() != hash) return damaged(hash);
+  return {};
 }
 
 bool ObjectStore::has(std::string_view hash) const { return is_hash(hash) && os::exists(path_of(hash)); }

@@ -24,9 +24,14 @@ class ObjectStore {
 
   /// The hash. Bytes that are there already are compared, not written again; a damaged object is replaced.
   Result<std::string> put(std::span<const std::byte> bytes);
+  /// For who knows the hash already: it is not made again.
+  Status put(const std::string& hash, std::span<const std::byte> bytes);
 
   /// kNotFound if there is none, kInternal if the disk no longer holds what was written: both texts name the object.
   Result<Bytes> get(std::string_view hash) const;
+  /// The same, straight into memory of exactly its size and without a second copy. After an error, what is there means
+  /// nothing.
+  Status get_into(std::string_view hash, std::span<std::byte> into) const;
 
   /// Whether there is a file for it; says nothing about its bytes.
   bool has(std::string_view hash) const;
@@ -40,6 +45,7 @@ class ObjectStore {
  private:
   explicit ObjectStore(std::string folder) : folder_(std::move(folder)) {}
   std::string path_of(std::string_view hash) const;
+  bool holds(const std::string& path, std::span<const std::byte> bytes) const;
 
   std::string folder_;
 };

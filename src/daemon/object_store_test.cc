@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/units.h"
 #include "os/file.h"
 
 namespace quern::daemon {
@@ -68,11 +69,64 @@ TEST_F(ObjectStoreTest, DamageIsFoundAndNamed) {
     const auto bytes = store.get(hash);
     ASSERT_FALSE(bytes.ok());
     EXPECT_EQ(bytes.error().code, ErrorCode::kInternal);
-    EXPECT_EQ(bytes.error().text, "object " + hash + ": is damaged on disk; deploy the function that uses it again");
-    // Deploying again does help.
+    EXPECT_EQ(bytes.error().text,
+              "object " + hash + ": is damaged on disk; put it, or deploy the function that uses it, again");
+    // Putting it again does help.
     ASSERT_TRUE(store.put(as_bytes_of("hello")).ok());
     EXPECT_EQ(as_text(*store.get(hash)), "hello");
   }
+}
+
+TEST_F(ObjectStoreTest, ALargeOneIsComparedToItsLastByte) {
+  ObjectStore store = open();
+  for (const size_t size : {kMiB - 1, kMiB, kMiB + 1, 3 * kMiB}) {
+    const std::string text(size, 'x');
+    const std::string hash = *store.put(as_bytes_of(text));
+    for (const std::string& damaged : {text.substr(1), text + "x", text.substr(1) + "y"}) {
+      ASSERT_TRUE(os::write_file(path_of(hash), as_bytes_of(damaged)).ok());
+      ASSERT_TRUE(store.put(hash, as_bytes_of(text)).ok());
+      EXPECT_TRUE(as_text(*store.get(hash)) == text) << size;
+    }
+  }
+}
+
+TEST_F(ObjectStoreTest, IsReadIntoMemoryOfItsSize) {
+  ObjectStore store = open();
+  for (const size_t size : {size_t{0}, size_t{5}, kMiB, 2 * kMiB + 7}) {
+    std::string text(size, 'x');
+    if (size > 0) text.back() = 'y';
+    const std::string hash = *store.put(as_bytes_of(text));
+    Bytes into(size, std::byte{0xff});
+    const Status got = store.get_into(hash, into);
+    ASSERT_TRUE(got.ok()) << got.error().text;
+    EXPECT_TRUE(as_text(into) == text) << size;
+  }
+}
+
+TEST_F(ObjectStoreTest, WhatCannotBeReadIntoMemoryIsNamed) {
+  ObjectStore store = open();
+  const std::string text(2 * kMiB, 'x');
+  const std::string hash = *store.put(as_bytes_of(text));
+  const auto read = [&](size_t size) {
+    Bytes into(size);
+    const Status got = store.get_into(hash, into);
+    EXPECT_FALSE(got.ok());
+    if (got.ok()) return ErrorCode::kInternal;
+    EXPECT_NE(got.error().text.find("object " + hash + ": "), std::string::npos) << got.error().text;
+    return got.error().code;
+  };
+  EXPECT_EQ(read(text.size() - 1), ErrorCode::kInternal) << "it is longer than its record says";
+  EXPECT_EQ(read(text.size() + 1), ErrorCode::kInternal) << "it is shorter";
+  std::string other = text;
+  other.back() = 'y';
+  for (const std::string& damaged : {other, text.substr(kMiB), text.substr(1), std::string()}) {
+    ASSERT_TRUE(os::write_file(path_of(hash), as_bytes_of(damaged)).ok());
+    EXPECT_EQ(read(text.size()), ErrorCode::kInternal);
+  }
+  store.remove(hash);
+  EXPECT_EQ(read(text.size()), ErrorCode::kNotFound);
+  ASSERT_TRUE(os::make_folders(path_of(hash)).ok());
+  EXPECT_EQ(read(text.size()), ErrorCode::kInvalid) << "a folder in its place";
 }
 
 TEST_F(ObjectStoreTest, AnInterruptedPutLeavesNothing) {
@@ -95,6 +149,7 @@ TEST_F(ObjectStoreTest, AHashIsNoPath) {
     const auto bytes = store.get(hash);
     ASSERT_FALSE(bytes.ok());
     EXPECT_EQ(bytes.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(store.get_into(hash, {}).error().code, ErrorCode::kInvalid);
     store.remove(hash);
   }
   EXPECT_TRUE(os::exists(folder_ + "/secret"));

@@ -32,7 +32,8 @@ class HotStep {
       put(*submit);
     } else if (const auto* started = std::get_if<sched::Started>(&event)) {
       put(" started run"), put(started->run.value);
-    } else if (const auto* finished = std::get_if<sched::Finished>(&event); finished && !finished->failed) {
+    } else if (const auto* finished = std::get_if<sched::Finished>(&event);
+               finished && !finished->failed && !finished->no_room) {
       put(" finished run"), put(finished->run.value);
       if (finished->device_time.ns != 0) put(" device_time="), put_time(finished->device_time.ns);
     } else {
@@ -84,6 +85,7 @@ class HotStep {
       put(" r"), put(run->request.value);
       put(" e"), put(run->executor.value);
       put(" lane="), put(run->lane);
+      if (run->lane_bytes != 0) put(" memory="), put_bytes(run->lane_bytes);
     } else if (const auto* answer = std::get_if<sched::Answer>(&action);
                answer && answer->end == sched::End::kDone && answer->run && answer->retry_after.ns == 0) {
       put("  > answer r"), put(answer->request.value);

@@ -26,8 +26,14 @@ void RequestList::end(LiveCall& call, sched::End end, const std::string& device)
   one.device = device;
   one.end = end;
   one.priority = call.priority;
-  one.submitted = call.times.submitted;
-  one.answered = call.times.answered;
+  one.times = call.times;
+  one.setup = call.setup;
+}
+
+const RequestList::Ended* RequestList::find_ended(const Tenant& tenant, std::string_view id) const {
+  const auto it = std::find_if(ended_.begin(), ended_.end(),
+                               [&](const Ended& one) { return one.tenant == &tenant && one.id == id; });
+  return it == ended_.end() ? nullptr : &*it;
 }
 
 void RequestList::clear() { std::fill(newest_.begin(), newest_.end(), nullptr); }
@@ -56,8 +62,8 @@ std::vector<RequestStatus> RequestList::list(const Tenant& tenant, Time now,
     one.device = ended.device;
     one.end = sched::name_of(ended.end);
     one.priority = ended.priority;
-    one.age = now - ended.submitted;
-    one.took = ended.answered - ended.submitted;
+    one.age = now - ended.times.submitted;
+    one.took = ended.times.answered - ended.times.submitted;
   }
   for (RequestStatus& one : list) one.tenant = tenant.name;
   return list;

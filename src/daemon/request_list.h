@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -33,18 +34,21 @@ class RequestList {
   std::vector<RequestStatus> list(const Tenant& tenant, Time now,
                                   const std::function<Whereabouts(const LiveCall&)>& find) const;
 
-  static constexpr size_t kMostEnded = 256;    ///< of all tenants together
-  static constexpr size_t kMostListed = 4096;  ///< a megabyte of JSON
-
- private:
   struct Ended {
     const Tenant* tenant = nullptr;
     std::string id, function, device;  ///< written over, so that they rarely allocate
     sched::End end = sched::End::kDone;
     uint8_t priority = 0;
-    Time submitted, answered;
+    CallTimes times;
+    std::vector<Phase> setup;
   };
+  /// Null if the tenant has none of that id among those remembered.
+  const Ended* find_ended(const Tenant& tenant, std::string_view id) const;
 
+  static constexpr size_t kMostEnded = 256;    ///< of all tenants together
+  static constexpr size_t kMostListed = 4096;  ///< a megabyte of JSON
+
+ private:
   std::vector<LiveCall*> newest_;  ///< by tenant: the head of its list
   std::vector<Ended> ended_;       ///< a ring once it is full
   size_t next_ended_ = 0;

@@ -5,6 +5,7 @@
 
 #include "os/clock.h"
 #include "os/log.h"
+#include "os/shared_memory.h"
 
 namespace quern::daemon {
 namespace {
@@ -16,21 +17,28 @@ constexpr size_t kMailboxCapacity = 16384;
 constexpr Duration kSpinMargin = Duration::micros(60);
 constexpr Duration kLongestPrediction = Duration::millis(50);
 
+// A page: whatever a driver's allocator rounds to on the devices we know, it is no more.
+constexpr uint64_t kGranularity = 4096;
+
 sched::Config core_config_of(const Config& config) {
   sched::Config core;
+  core.granularity_bytes = kGranularity;
   if (!config.policy.fairness.empty()) core.policy.fairness = config.policy.fairness;
   if (!config.policy.placement.empty()) core.policy.placement = config.policy.placement;
   if (!config.policy.eviction.empty()) core.policy.eviction = config.policy.eviction;
+  if (!config.policy.setup.empty()) core.policy.setup = config.policy.setup;
+  if (!config.policy.exit.empty()) core.policy.exit = config.policy.exit;
   return core;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::string& run_folder,
-                                               const std::vector<sched::TenantSet>& tenants) {
+                                               const std::vector<sched::TenantSet>& tenants, HostTier& host) {
   QUERN_TRY(os::Poller poller, os::Poller::create());
   QUERN_TRY(os::Event event, os::Event::create());
-  std::unique_ptr<Runner> self(new Runner(config, run_folder, tenants.size(), std::move(poller), std::move(event)));
+  std::unique_ptr<Runner> self(
+      new Runner(config, run_folder, tenants.size(), host, std::move(poller), std::move(event)));
   QUERN_TRY(self->poller_.add(self->mailbox_.event().fd(), token(0, Source::kMailbox)));
   for (const DeviceConfig& device : config.devices) {
     auto record = std::make_unique<DeviceRecord>();
@@ -44,14 +52,23 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
   }
   QUERN_TRY(self->wait_for_greetings());
   for (const sched::TenantSet& tenant : tenants) self->feed(tenant);
-  for (auto& device : self->devices_)
-    self->feed(sched::DeviceUp{{device->id}, device->caps.memory_bytes, device->config.context_bytes});
+  self->feed(sched::HostUp{config.host_bytes > 0 ? config.host_bytes : os::memory_bytes() / 2});
+  for (auto& device : self->devices_) {
+    // What blank executors hold is nobody's to use.
+    const uint64_t blanks = self->most_blanks(*device) * device->config.context_bytes;
+    self->feed(sched::DeviceUp{{device->id},
+                               device->caps.memory_bytes - std::min(device->caps.memory_bytes, blanks),
+                               device->config.context_bytes,
+                               device->config.in_place && device->caps.unified_memory});
+  }
   return self;
 }
 
-Runner::Runner(const Config& config, std::string run_folder, size_t tenants, os::Poller poller, os::Event mailbox_event)
+Runner::Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, os::Poller poller,
+               os::Event mailbox_event)
     : config_(config),
       run_folder_(std::move(run_folder)),
+      host_(host),
       core_config_(core_config_of(config)),
       mailbox_(std::move(mailbox_event), kMailboxCapacity),
       poller_(std::move(poller)),
@@ -153,10 +170,7 @@ void Runner::handle(Message& message) {
       call.error = unavailable("the server is stopping; retry elsewhere or later");
       return give_back(std::move(submit->call));
     }
-    if (!call.function->objects.empty())
-      for (const HostObjectRef& constant : call.function->constants)
-        if (constant)
-          if (auto& known = objects_[constant->number]; known.expired()) known = constant;
+    function_names_.try_emplace(call.function->id, FunctionName{call.function->name, call.tenant->name});
     sched::Submit event;
     event.request = {call.request};
     event.function = {call.function->id};
@@ -178,8 +192,29 @@ void Runner::handle(Message& message) {
   } else if (auto* gone = std::get_if<FunctionGoneMessage>(&message)) {
     for (auto& [key, executor] : executors_) executor.process->forget_function(gone->function);
     feed(sched::FunctionGone{{gone->function}});
-    std::erase_if(objects_, [](const auto& item) { return item.second.expired(); });
-    std::erase_if(load_errors_, [&](const auto& item) { return !objects_.contains(item.first); });
+    function_names_.erase(gone->function);
+    std::erase_if(load_errors_, [&](const auto& item) { return !hosted_.contains(item.first); });
+  } else if (auto* fetched = std::get_if<FetchedMessage>(&message)) {
+    const auto it = hosted_.find(fetched->object);
+    if (it == hosted_.end()) return;  // the core changed its mind
+    it->second.span.to = os::now();
+    const bool failed = !fetched->end.ok();
+    if (failed) {
+      load_errors_[fetched->object] = fetched->end.error().text;
+      hosted_.erase(it);
+    } else {
+      it->second.object = *std::move(fetched->end);
+      ++counters_.fetches;
+      counters_.fetched_bytes += it->second.object->size_bytes;
+    }
+    feed(sched::Fetched{{fetched->object}, failed});
+  } else if (auto* keep = std::get_if<KeepMessage>(&message)) {
+    function_names_.try_emplace(keep->function->id, FunctionName{keep->function->name, keep->function->tenant});
+    feed(sched::Keep{{keep->function->id}, {keep->domain}, keep->stage, keep->until, keep->function->objects});
+  } else if (auto* memory_of = std::get_if<MemoryMessage>(&message)) {
+    memory_of->done(memory(*memory_of->tenant));
+  } else if (auto* story_of = std::get_if<StoryMessage>(&message)) {
+    story_of->done(story(*story_of->tenant, story_of->request));
   } else if (auto* list = std::get_if<ListMessage>(&message)) {
     list->done(list_requests(*list->tenant));
   } else if (auto* standings = std::get_if<StandingsMessage>(&message)) {
@@ -198,10 +233,10 @@ std::vector<RequestStatus> Runner::list_requests(const Tenant& tenant) {
     if (const auto on = executors_.find(run.executor); on != executors_.end())
       devices[run.request] = &device(on->second.device).config.name;
   return requests_.list(tenant, os::now(), [&](const LiveCall& call) -> RequestList::Whereabouts {
-    const auto stage = core_.stage({call.request});
+    const auto progress = core_.progress({call.request});
     const auto where = devices.find(call.request);
-    const bool is_queued = !stage || *stage == sched::Scheduler::Stage::kQueued;
-    return {stage ? name_of(*stage) : "queued", is_queued || where == devices.end() ? "" : *where->second};
+    const bool is_queued = !progress || *progress == sched::Scheduler::Progress::kQueued;
+    return {progress ? name_of(*progress) : "queued", is_queued || where == devices.end() ? "" : *where->second};
   });
 }
 

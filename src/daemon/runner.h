@@ -17,9 +17,12 @@
 #include "daemon/answer_text.h"
 #include "daemon/config.h"
 #include "daemon/executor_process.h"
+#include "daemon/host_tier.h"
 #include "daemon/live_call.h"
+#include "daemon/memory_view.h"
 #include "daemon/recorder.h"
 #include "daemon/request_list.h"
+#include "daemon/story.h"
 #include "os/mailbox.h"
 #include "os/poller.h"
 #include "os/thread.h"
@@ -43,6 +46,8 @@ struct DeviceRecord {
 
 struct RunnerCounters {
   std::atomic<uint64_t> executors_started{0}, executors_lost{0}, queued{0}, evictions{0};
+  std::atomic<uint64_t> exits{0}, prefetches{0}, hits{0}, misses{0};  ///< see sched::Scheduler::Counts
+  std::atomic<uint64_t> loads{0}, loaded_bytes{0}, fetches{0}, fetched_bytes{0};
   std::atomic<uint64_t> steps{0};  ///< of the core: unchanged means that nothing happened
   std::atomic<int64_t> fairness_lag_ns{0}, fairness_bound_ns{0};  ///< as of the last StandingsMessage
 };
@@ -66,11 +71,32 @@ struct ListMessage {
 struct StandingsMessage {
   std::function<void(std::vector<sched::Scheduler::Standing>)> done;
 };
+/// An object was brought from disk, or was not.
+struct FetchedMessage {
+  uint64_t object = 0;
+  Result<HostObjectRef> end;
+};
+/// Keep a function at a stage; see sched::Keep.
+struct KeepMessage {
+  DeployedRef function;
+  uint64_t domain = 0;
+  sched::Stage stage = sched::Stage::kNothing;
+  Time until = Time::never();
+};
+struct MemoryMessage {
+  const Tenant* tenant = nullptr;
+  std::function<void(std::vector<MemoryPlace>)> done;
+};
+struct StoryMessage {
+  const Tenant* tenant = nullptr;
+  std::string request;
+  std::function<void(Result<Story>)> done;
+};
 struct StopMessage {
   Time limit;
 };
-using Message =
-    std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, ListMessage, StandingsMessage, StopMessage>;
+using Message = std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, ListMessage, StandingsMessage,
+                             FetchedMessage, KeepMessage, MemoryMessage, StoryMessage, StopMessage>;
 
 /// The strand: a thread of its own that owns the core and the executors, and is the core's driver.
 ///
@@ -85,9 +111,9 @@ using Message =
 class Runner {
  public:
   /// Starts one executor per device, waits for what it says of the device, and keeps it for the first domain that
-  /// needs one. An error if a device cannot be had. `tenants` have the ids 1, 2, ...
+  /// needs one. An error if a device cannot be had. `tenants` have the ids 1, 2, ...; `host` outlives this.
   static Result<std::unique_ptr<Runner>> create(const Config& config, const std::string& run_folder,
-                                                const std::vector<sched::TenantSet>& tenants);
+                                                const std::vector<sched::TenantSet>& tenants, HostTier& host);
   ~Runner();
 
   void start();
@@ -108,14 +134,26 @@ class Runner {
     uint64_t device = 0;
     std::optional<sched::ExecutorId> id;  ///< nothing: blank, waiting for its domain
     Time greeting_due;
+    Span start;                   ///< of the process, or of its binding if it was ready before
+    bool was_blank = false;       ///< it was ready before it was needed
     std::set<uint64_t> runs;      ///< that the core put on it
     std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
+    uint32_t trims = 0;           ///< lanes that were told to trim
     bool killed_by_us = false;
+  };
+  /// An object in the memory of the host, or on its way there.
+  struct Hosted {
+    HostObjectRef object;
+    Span span;
+  };
+  struct FunctionName {
+    std::string name, tenant;
   };
   struct LiveRun {
     uint64_t request = 0;
     uint64_t executor = 0;  ///< key into executors_
     uint32_t lane = 0;
+    uint64_t lane_bytes = 0;
     DeployedRef function;
     CachedPlanRef plan;
     const Binary* binary = nullptr;
@@ -126,10 +164,13 @@ class Runner {
     std::vector<uint64_t> rounds;
     std::vector<ipc::RunEnded::Kernel> kernels;
     Time pushed_at, read, started, finished, reported;
+    Duration waited;  ///< for constants, on the device
+    bool no_room = false;
     uint64_t device_time_ns = 0;
   };
 
-  Runner(const Config& config, std::string run_folder, size_t tenants, os::Poller poller, os::Event mailbox_event);
+  Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, os::Poller poller,
+         os::Event mailbox_event);
 
   /// What the poller's tokens say: which executor's which descriptor.
   enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog };
@@ -144,13 +185,24 @@ class Runner {
   std::vector<RequestStatus> list_requests(const Tenant& tenant);
   void end_everything();
 
+  // runner_views.cc: for showing to people.
+  std::vector<MemoryPlace> memory(const Tenant& tenant) const;
+  MemoryItem item_of(const sched::Scheduler::Entry& entry, Time now) const;
+  Result<Story> story(const Tenant& tenant, const std::string& request);
+  std::vector<Phase> setup_of(const LiveCall& call, const LiveRun& run) const;
+
   // runner_executors.cc: processes, and what they report.
   Result<uint64_t> start_process(uint64_t device);
   Status wait_for_greetings();
   void look_at(uint64_t token);
   void greet(uint64_t key);
+  /// As many blank executors as demand wants, at most as many as the device may have.
+  void fill_pool(uint64_t device);
+  /// Config::pool, or fewer: their contexts may take an eighth of the device's memory.
+  uint64_t most_blanks(const DeviceRecord& device) const;
   void check_greetings(Time now);
   void drain_events(uint64_t key);
+  void take(uint64_t key, uint32_t lane, const ipc::LaneEvent& event);
   void ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event);
   void doom(uint64_t key, const Error& why);
   void lose(uint64_t key);
@@ -163,8 +215,12 @@ class Runner {
   void feed(sched::Event event);
   void carry_out(const sched::StartExecutor& action);
   void carry_out(const sched::KillExecutor& action);
+  void carry_out(const sched::Fetch& action);
+  void carry_out(const sched::Forget& action);
+  void carry_out(const sched::Prepare& action);
   void carry_out(const sched::Load& action);
   void carry_out(const sched::Unload& action);
+  void carry_out(const sched::Trim& action);
   void carry_out(const sched::Run& action);
   void carry_out(const sched::StopRun& action);
   void carry_out(const sched::Answer& action);
@@ -180,6 +236,7 @@ class Runner {
   // Constant after construction.
   Config config_;
   std::string run_folder_;
+  HostTier& host_;
   sched::Config core_config_;
   std::vector<std::unique_ptr<DeviceRecord>> devices_;
   // Any thread.
@@ -194,9 +251,11 @@ class Runner {
   std::map<uint64_t, LiveRun> runs_;
   std::map<uint64_t, std::unique_ptr<LiveCall>> calls_;
   RequestList requests_;
-  std::map<uint64_t, std::weak_ptr<const HostObject>> objects_;  ///< that calls named, while a function has them
-  std::map<uint64_t, std::string> load_errors_;                  ///< why an object did not load, until it does
-  std::unique_ptr<Recorder> recorder_;                           ///< null: nothing is recorded
+  std::map<uint64_t, Hosted> hosted_;                ///< objects by number, as the core wants them
+  std::map<uint64_t, FunctionName> function_names_;  ///< of those that were called, by id
+  std::map<uint64_t, std::string> load_errors_;      ///< why an object did not load, until it does
+  std::map<uint64_t, std::deque<Time>> binds_;       ///< by device: when blanks were needed lately
+  std::unique_ptr<Recorder> recorder_;               ///< null: nothing is recorded
   std::deque<sched::Event> waiting_events_;
   std::vector<uint64_t> over_;  ///< runs whose end the core is hearing of
   bool stepping_ = false;

@@ -39,28 +39,44 @@ void Runner::feed(sched::Event event) {
   const sched::Scheduler::Counts counts = core_.counts();
   counters_.queued.store(counts.queued, std::memory_order_relaxed);
   counters_.evictions.store(counts.evictions, std::memory_order_relaxed);
+  counters_.exits.store(counts.exits, std::memory_order_relaxed);
+  counters_.prefetches.store(counts.prefetches, std::memory_order_relaxed);
+  counters_.hits.store(counts.hits, std::memory_order_relaxed);
+  counters_.misses.store(counts.misses, std::memory_order_relaxed);
   counters_.steps.store(counters_.steps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void Runner::carry_out(const sched::StartExecutor& action) {
-  // A blank one is bound to its domain once, and never goes back.
+  // A blank one is bound to its domain once, and never goes back: one that is ready, or else one on its way.
+  const uint64_t device_id = action.device.value;
+  binds_[device_id].push_back(os::now());
+  std::optional<uint64_t> blank;
   for (auto& [key, executor] : executors_) {
-    if (executor.id || executor.device != action.device.value || !executor.process->greeted()) continue;
-    executor.id = action.executor;
-    executor_keys_[action.executor.value] = key;
-    set_spin(action.device.value);
+    if (executor.id || executor.device != device_id || executor.killed_by_us) continue;
+    const bool is_ready = executor.process->greeted();
+    if (!blank || is_ready) blank = key;
+    if (is_ready) break;
+  }
+  const bool was_blank = blank.has_value();
+  if (!blank) {
+    const auto key = start_process(device_id);
+    if (!key.ok()) {
+      os::log_error("device {}: an executor cannot be started: {}", device(device_id).config.name, key.error().text);
+      waiting_events_.push_back(sched::ExecutorLost{action.executor, std::nullopt});
+      return;
+    }
+    blank = *key;
+  }
+  Executor& executor = executors_.at(*blank);
+  executor.id = action.executor;
+  executor.was_blank = was_blank;
+  executor_keys_[action.executor.value] = *blank;
+  if (executor.process->greeted()) {
+    executor.start = {os::now(), os::now()};
+    set_spin(device_id);
     waiting_events_.push_back(sched::ExecutorUp{action.executor});
-    return;
   }
-  const auto key = start_process(action.device.value);
-  if (!key.ok()) {
-    os::log_error("device {}: an executor cannot be started: {}", device(action.device.value).config.name,
-                  key.error().text);
-    waiting_events_.push_back(sched::ExecutorLost{action.executor, std::nullopt});
-    return;
-  }
-  executors_.at(*key).id = action.executor;
-  executor_keys_[action.executor.value] = *key;
+  fill_pool(device_id);
 }
 
 void Runner::carry_out(const sched::KillExecutor& action) {
@@ -77,37 +93,72 @@ void Runner::carry_out(const sched::KillExecutor& action) {
   executor.process->kill();
 }
 
+void Runner::carry_out(const sched::Fetch& action) {
+  const uint64_t number = action.object.value;
+  hosted_[number] = {nullptr, {os::now(), {0}}};
+  host_.fetch(number, [this, number](Result<HostObjectRef> end) {
+    // From a thread of the tier, which may wait for us; or at once.
+    Message message = FetchedMessage{number, std::move(end)};
+    while (!post(std::move(message))) std::this_thread::yield();
+  });
+}
+
+void Runner::carry_out(const sched::Forget& action) { hosted_.erase(action.object.value); }
+
+// What follows takes a while. Program and segments need no memory of the device, so they go ahead of it.
+void Runner::carry_out(const sched::Prepare& action) {
+  LiveCall& call = *calls_.at(action.request.value);
+  if (call.times.placed.ns == 0) call.times.placed = os::now();
+  const auto key = executor_keys_.find(action.executor.value);
+  if (key == executor_keys_.end() || core_config_.policy.setup == "serial") return;
+  Executor& executor = executors_.at(key->second);
+  const auto binary = call.function->binaries.find(device(executor.device).caps.build_key);
+  if (binary == call.function->binaries.end()) return;
+  if (const Status sent = executor.process->require_early(binary->second, *call.blocks); !sent.ok())
+    doom(key->second, sent.error());
+}
+
 void Runner::carry_out(const sched::Load& action) {
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
-  const auto fail = [&](std::string why) {
-    load_errors_[action.object.value] = std::move(why);
-    waiting_events_.push_back(sched::Loaded{action.executor, action.object, true});
-  };
-  const auto known = objects_.find(action.object.value);
-  const HostObjectRef object = known == objects_.end() ? nullptr : known->second.lock();
-  if (!object) return fail("its function is gone");
+  const HostObjectRef object = hosted_.at(action.object.value).object;
+  ++counters_.loads;
+  counters_.loaded_bytes += object->size_bytes;
   const Status sent = executors_.at(it->second).process->load_object(object);
   if (sent.ok()) return;
   if (sent.error().code == ErrorCode::kUnavailable) return doom(it->second, sent.error());
-  fail(sent.error().text);
+  load_errors_[action.object.value] = sent.error().text;
+  waiting_events_.push_back(sched::Loaded{action.executor, action.object, true, false});
 }
 
 void Runner::carry_out(const sched::Unload& action) {
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
-  executors_.at(it->second).process->drop_object(action.object.value);
-  waiting_events_.push_back(sched::Unloaded{action.executor, action.object});
+  if (!executors_.at(it->second).process->drop_object(action.object.value))
+    waiting_events_.push_back(sched::Unloaded{action.executor, action.object});
+}
+
+void Runner::carry_out(const sched::Trim& action) {
+  const auto it = executor_keys_.find(action.executor.value);
+  if (it == executor_keys_.end()) return;
+  Executor& executor = executors_.at(it->second);
+  ++executor.trims;
+  active_.insert(it->second);
+  if (const Status sent = executor.process->trim(action.lane); !sent.ok()) doom(it->second, sent.error());
 }
 
 void Runner::tell_load_end(Executor& executor) {
   auto end = executor.process->take_load_end();
   if (!end || !executor.id) return;
-  if (end->error)
+  const bool failed = end->error.has_value(), no_room = failed && end->error->code == ErrorCode::kExhausted;
+  if (failed)
     load_errors_[end->object] = std::move(end->error->text);
   else
     load_errors_.erase(end->object);
-  feed(sched::Loaded{*executor.id, {end->object}, end->error.has_value()});
+  const sched::ExecutorId id = *executor.id;
+  feed(sched::Loaded{id, {end->object}, failed, no_room});
+  if (const auto key = executor_keys_.find(id.value); key != executor_keys_.end())
+    mark_started(executors_.at(key->second));
 }
 
 void Runner::carry_out(const sched::Run& action) {
@@ -116,6 +167,7 @@ void Runner::carry_out(const sched::Run& action) {
   run.request = call.request;
   run.executor = executor_keys_.at(action.executor.value);
   run.lane = action.lane;
+  run.lane_bytes = action.lane_bytes;
   run.function = call.function;
   run.plan = call.plan;
   run.scalars = call.scalars;
@@ -151,6 +203,7 @@ void Runner::try_push(uint64_t run_id) {
   ipc::RunCommand command;
   command.run = run_id;
   command.plan = run.plan->id;
+  command.lane_bytes = run.lane_bytes;
   command.profile = run.profile;
   for (const ipc::Block& block : *run.blocks) command.bindings.push_back({block.segment()->id, block.offset()});
   for (const Scalar& scalar : run.scalars) command.scalars.push_back(scalar.bits);
@@ -163,9 +216,12 @@ void Runner::try_push(uint64_t run_id) {
   if (executor.pushed.size() == 1) mark_started(executor);
 }
 
-// The device takes runs in order: one counts as started when all before it have ended.
+// The device takes runs in order: one counts as started when all before it have ended, and all it needs is there.
 void Runner::mark_started(Executor& executor) {
-  if (!executor.pushed.empty()) feed(sched::Started{{executor.pushed.front()}});
+  if (executor.pushed.empty()) return;
+  const LiveRun& first = runs_.at(executor.pushed.front());
+  if (executor.process->is_loading(first.function->objects)) return;
+  feed(sched::Started{{executor.pushed.front()}});
 }
 
 // The run is forgotten once the core has heard of its end and what it asked for was done: its answer needs the report.
@@ -174,7 +230,7 @@ void Runner::finish(uint64_t run_id, bool failed) {
   over_.push_back(run_id);
   LiveRun& run = runs_.at(run_id);
   if (std::exchange(run.pinned, false)) executors_.at(run.executor).process->unpin(run.plan->id);
-  feed(sched::Finished{{run_id}, failed, Duration{static_cast<int64_t>(run.device_time_ns)}});
+  feed(sched::Finished{{run_id}, failed, run.no_room, Duration{static_cast<int64_t>(run.device_time_ns)}});
 }
 
 void Runner::forget_run(uint64_t run_id) {
@@ -183,7 +239,7 @@ void Runner::forget_run(uint64_t run_id) {
   if (const auto on = executors_.find(it->second.executor); on != executors_.end()) {
     if (it->second.pinned) on->second.process->unpin(it->second.plan->id);
     on->second.runs.erase(run_id);
-    if (on->second.runs.empty()) active_.erase(on->first);
+    if (on->second.runs.empty() && on->second.trims == 0) active_.erase(on->first);
     --device(on->second.device).running;
   }
   runs_.erase(it);
@@ -220,9 +276,12 @@ void Runner::carry_out(const sched::Answer& action) {
       call->times.finished = run->second.finished;
       call->times.reported = run->second.reported;
       call->times.device_time_ns = run->second.device_time_ns;
+      if (call->times.placed.ns != 0) call->setup = setup_of(*call, run->second);
       tell_rounds(run->second.rounds, *call);
       for (const auto& kernel : run->second.kernels) call->kernels.push_back({kernel.launches, kernel.time_ns});
     }
+  if (action.end == sched::End::kTooLarge)
+    if (const auto books = core_.host_books()) report.host_bytes = books->memory_bytes;
   if (action.end == sched::End::kLost)
     for (const sched::ObjectNeed& need : call->function->objects)
       if (const auto failed = load_errors_.find(need.object.value); failed != load_errors_.end())

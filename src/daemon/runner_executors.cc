@@ -12,6 +12,7 @@ namespace {
 
 // Opening a vendor's context takes 20-40 ms here, seconds on a GPU.
 constexpr Duration kGreetingLimit = Duration::seconds(60);
+constexpr Duration kDemandWindow = Duration::seconds(10);
 
 }  // namespace
 
@@ -27,6 +28,7 @@ Result<uint64_t> Runner::start_process(uint64_t device_id) {
   executor.process = std::move(process);
   executor.device = device_id;
   executor.greeting_due = os::now() + kGreetingLimit;
+  executor.start.from = os::now();
   executors_.emplace(key, std::move(executor));
   ++counters_.executors_started;
   ++device(device_id).executors;
@@ -49,8 +51,42 @@ Status Runner::wait_for_greetings() {
     }
     device(executor.device).caps = executor.process->caps();
     executor.greeting_due = Time::never();
+    executor.start.to = os::now();
   }
+  // Where a device has no room for blank ones, these were started only for what they tell of it.
+  std::vector<uint64_t> spare;
+  for (const auto& [key, executor] : executors_)
+    if (most_blanks(device(executor.device)) == 0) spare.push_back(key);
+  for (const uint64_t key : spare) erase_executor(key);
   return {};
+}
+
+uint64_t Runner::most_blanks(const DeviceRecord& device) const {
+  const uint64_t each = device.config.context_bytes;
+  return each == 0 ? config_.pool : std::min<uint64_t>(config_.pool, device.caps.memory_bytes / 8 / each);
+}
+
+// The size of the pool follows demand: one more than were needed in the last ten seconds.
+void Runner::fill_pool(uint64_t device_id) {
+  std::deque<Time>& binds = binds_[device_id];
+  while (!binds.empty() && os::now() - binds.front() > kDemandWindow) binds.pop_front();
+  const uint64_t wanted = std::min<uint64_t>(most_blanks(device(device_id)), 1 + binds.size());
+  uint64_t blanks = 0;
+  std::vector<uint64_t> spare;
+  for (auto& [key, executor] : executors_) {
+    if (executor.id || executor.device != device_id || executor.killed_by_us) continue;
+    if (++blanks > wanted && executor.process->greeted()) spare.push_back(key);
+  }
+  for (const uint64_t key : spare) {
+    executors_.at(key).killed_by_us = true;
+    executors_.at(key).process->kill();
+  }
+  for (; blanks < wanted; ++blanks)
+    if (const auto key = start_process(device_id); !key.ok()) {
+      os::log_warning("device {}: a blank executor cannot be started: {}", device(device_id).config.name,
+                      key.error().text);
+      return;
+    }
 }
 
 void Runner::look_at(uint64_t which) {
@@ -67,6 +103,9 @@ void Runner::look_at(uint64_t which) {
         greet(key);
         if (!executors_.contains(key)) return;
         tell_load_end(it->second);
+        if (!executors_.contains(key)) return;
+        if (const auto dropped = it->second.process->take_drop_end(); dropped && it->second.id)
+          feed(sched::Unloaded{*it->second.id, {*dropped}});
         if (!executors_.contains(key)) return;
         const std::set<uint64_t> runs = it->second.runs;
         for (uint64_t run : runs) try_push(run);
@@ -92,6 +131,7 @@ void Runner::greet(uint64_t key) {
   Executor& executor = executors_.at(key);
   if (!executor.process->greeted() || executor.greeting_due == Time::never()) return;
   executor.greeting_due = Time::never();
+  executor.start.to = os::now();
   set_spin(executor.device);
   if (executor.id) feed(sched::ExecutorUp{*executor.id});
 }
@@ -113,9 +153,22 @@ void Runner::drain_events(uint64_t key) {
       auto event = it->second.process->take_event(lane);
       if (!event.ok()) return doom(key, event.error());
       if (!*event) break;
-      ended(key, lane, **event);
+      take(key, lane, **event);
     }
   }
+}
+
+void Runner::take(uint64_t key, uint32_t lane, const ipc::LaneEvent& event) {
+  if (const auto* run = std::get_if<ipc::RunEnded>(&event)) {
+    // A load is told of before the end of a run that waited for it, but elsewhere: on the socket.
+    if (executors_.at(key).process->is_loading()) look_at(token(key, Source::kSocket));
+    if (executors_.contains(key)) ended(key, lane, *run);
+    return;
+  }
+  Executor& executor = executors_.at(key);
+  --executor.trims;
+  if (executor.runs.empty() && executor.trims == 0) active_.erase(key);
+  if (executor.id) feed(sched::Trimmed{*executor.id, lane});
 }
 
 void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
@@ -132,6 +185,8 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   run.reported = {event.reported_ns};
   // It cannot have used more than there was: what it tells decides whose turn is next.
   const int64_t elapsed_ns = (os::now() - run.pushed_at).ns;
+  run.waited = {std::max<int64_t>(0, event.waited_ns)};
+  run.no_room = event.no_room && !event.ok;
   run.device_time_ns = std::min(event.device_time_ns, static_cast<uint64_t>(elapsed_ns) * std::max(1U, on.caps.units));
   run.rounds = event.rounds;
   run.kernels = event.kernels;
@@ -160,9 +215,11 @@ void Runner::lose(uint64_t key) {
     for (;;) {
       auto event = executors_.at(key).process->take_event(lane);
       if (!event.ok() || !*event) break;
-      const auto run = runs_.find((*event)->run);
+      const auto* end = std::get_if<ipc::RunEnded>(&**event);
+      if (!end) continue;
+      const auto run = runs_.find(end->run);
       if (run == runs_.end() || run->second.executor != key || run->second.lane != lane || !run->second.pushed) break;
-      ended(key, lane, **event);
+      ended(key, lane, *end);
     }
   Executor& executor = executors_.at(key);
   const ExecutorEnd end = executor.process->end();

@@ -12,7 +12,7 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 3;
+constexpr int kSchema = 4;
 // `turn`: whichever version of a name has the highest is current.
 constexpr const char* kTables = R"(
   CREATE TABLE versions (
@@ -36,6 +36,15 @@ constexpr const char* kStandings = R"(
 constexpr const char* kBinaries = R"(
   CREATE TABLE binaries (
     age INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, object TEXT NOT NULL, signatures BLOB NOT NULL);
+)";
+constexpr const char* kObjects = R"(
+  CREATE TABLE version_constants (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, buffer TEXT NOT NULL, object TEXT NOT NULL,
+    bytes INTEGER NOT NULL, PRIMARY KEY (tenant, name, version, buffer),
+    FOREIGN KEY (tenant, name, version) REFERENCES versions ON DELETE CASCADE);
+  CREATE TABLE tenant_objects (
+    tenant TEXT NOT NULL, object TEXT NOT NULL, bytes INTEGER NOT NULL, created_at TEXT NOT NULL,
+    PRIMARY KEY (tenant, object));
 )";
 // Schema 1 kept the current version of each name.
 constexpr const char* kFromOne = R"(
@@ -61,11 +70,12 @@ Status prepare_schema(Database& database, const std::string& folder) {
         fmt::format("state folder {}: was written by another Quern (schema {}, this one knows {}); "
                     "run that one, or name another folder",
                     folder, schema, kSchema));
-  // Schema 2 lacks the standings only; nobody stands anywhere yet.
-  return database.atomically([&]() -> Status {
-    const std::string before = schema == 2 ? "" : fmt::format("{} {}", kTables, schema == 1 ? kFromOne : kBinaries);
-    return database.execute(fmt::format("{} {} PRAGMA user_version={}", before, kStandings, kSchema));
-  });
+  std::string changes;
+  if (schema < 2) changes += fmt::format("{} {}", kTables, schema == 1 ? kFromOne : kBinaries);
+  if (schema < 3) changes += kStandings;  // nobody stands anywhere yet
+  changes += kObjects;                    // constants are still in the files; nobody has put anything
+  return database.atomically(
+      [&] { return database.execute(fmt::format("{} PRAGMA user_version={}", changes, kSchema)); });
 }
 
 }  // namespace
@@ -85,11 +95,45 @@ Result<std::unique_ptr<State>> State::open(const std::string& folder) {
   return state;
 }
 
-Result<int64_t> State::put_function(const FunctionRecord& function) {
+Status State::check_objects(const FunctionRecord& function) const {
+  const auto missing = [&](const std::string& object, const std::string& of) {
+    return not_found(fmt::format("function {}: object {} of {} is not in the store; put it there before the record",
+                                 function.name, object, of));
+  };
   for (const auto& [path, object] : function.files)
-    if (!objects_.has(object))
-      return not_found(fmt::format("function {}: object {} of {} is not in the store; put it there before the record",
-                                   function.name, object, path));
+    if (!objects_.has(object)) return missing(object, path);
+  for (const auto& [buffer, constant] : function.constants)
+    if (!objects_.has(constant.object)) return missing(constant.object, fmt::format("constant '{}'", buffer));
+  return {};
+}
+
+// Within a change, and its version is there.
+Status State::insert_objects(const FunctionRecord& function) {
+  for (const auto& [path, object] : function.files)
+    QUERN_TRY(
+        Statement(database_, "INSERT INTO version_files (tenant, name, version, path, object) VALUES (?, ?, ?, ?, ?)")
+            .bind(function.tenant)
+            .bind(function.name)
+            .bind(function.version)
+            .bind(path)
+            .bind(object)
+            .run());
+  for (const auto& [buffer, constant] : function.constants)
+    QUERN_TRY(Statement(database_,
+                        "INSERT INTO version_constants (tenant, name, version, buffer, object, bytes) "
+                        "VALUES (?, ?, ?, ?, ?, ?)")
+                  .bind(function.tenant)
+                  .bind(function.name)
+                  .bind(function.version)
+                  .bind(buffer)
+                  .bind(constant.object)
+                  .bind(static_cast<int64_t>(constant.bytes))
+                  .run());
+  return {};
+}
+
+Result<int64_t> State::put_function(const FunctionRecord& function) {
+  QUERN_TRY(check_objects(function));
   QUERN_TRY(database_.atomically([&]() -> Status {
     const auto of = [&](Statement&& statement) {
       return std::move(statement.bind(function.tenant).bind(function.name).bind(function.version));
@@ -99,18 +143,27 @@ Result<int64_t> State::put_function(const FunctionRecord& function) {
                            "INSERT INTO versions (tenant, name, version, created_at, turn) VALUES (?, ?, ?, ?, 0)"))
                   .bind(function.created_at)
                   .run());
-    for (const auto& [path, object] : function.files)
-      QUERN_TRY(of(Statement(database_,
-                             "INSERT INTO version_files (tenant, name, version, path, object) VALUES (?, ?, ?, ?, ?)"))
-                    .bind(path)
-                    .bind(object)
-                    .run());
+    QUERN_TRY(insert_objects(function));
     return take_turn(function.tenant, function.name, function.version);
   }));
   // Rows are numbered as they come.
   Statement row(database_, "SELECT rowid FROM versions WHERE tenant = ? AND name = ? AND version = ?");
   QUERN_TRY(row.bind(function.tenant).bind(function.name).bind(function.version).next());
   return row.number(0);
+}
+
+Status State::change_objects(const FunctionRecord& function) {
+  QUERN_TRY(check_objects(function));
+  return database_.atomically([&]() -> Status {
+    QUERN_TRY(check_stored(function.tenant, function.name, function.version));
+    for (const char* table : {"version_files", "version_constants"})
+      QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ? AND version = ?", table))
+                    .bind(function.tenant)
+                    .bind(function.name)
+                    .bind(function.version)
+                    .run());
+    return insert_objects(function);
+  });
 }
 
 Status State::take_turn(std::string_view tenant, std::string_view name, std::string_view version) {
@@ -123,10 +176,15 @@ Status State::take_turn(std::string_view tenant, std::string_view name, std::str
       .run();
 }
 
-Status State::make_current(std::string_view tenant, std::string_view name, std::string_view version) {
+Status State::check_stored(std::string_view tenant, std::string_view name, std::string_view version) {
   Statement row(database_, "SELECT 1 FROM versions WHERE tenant = ? AND name = ? AND version = ?");
   QUERN_TRY(const bool is_there, row.bind(tenant).bind(name).bind(version).next());
   if (!is_there) return not_found(fmt::format("function {}: version {} is not stored", name, version));
+  return {};
+}
+
+Status State::make_current(std::string_view tenant, std::string_view name, std::string_view version) {
+  QUERN_TRY(check_stored(tenant, name, version));
   return take_turn(tenant, name, version);
 }
 
@@ -167,16 +225,26 @@ Result<std::vector<FunctionRecord>> State::functions() {
                          .version = rows.text(2),
                          .files = {},
                          .created_at = rows.text(3),
-                         .order = rows.number(4)});
+                         .order = rows.number(4),
+                         .constants = {}});
   }
+  const auto owner = [&](const Statement& row) -> FunctionRecord* {
+    const auto found = index.find({row.text(0), row.text(1), row.text(2)});
+    return found == index.end() ? nullptr : &functions[found->second];
+  };
   Statement files(database_, "SELECT tenant, name, version, path, object FROM version_files");
   for (;;) {
     QUERN_TRY(const bool more, files.next());
     if (!more) break;
-    if (const auto found = index.find({files.text(0), files.text(1), files.text(2)}); found != index.end())
-      functions[found->second].files[files.text(3)] = files.text(4);
+    if (FunctionRecord* function = owner(files)) function->files[files.text(3)] = files.text(4);
   }
-  return functions;
+  Statement constants(database_, "SELECT tenant, name, version, buffer, object, bytes FROM version_constants");
+  for (;;) {
+    QUERN_TRY(const bool more, constants.next());
+    if (!more) return functions;
+    if (FunctionRecord* function = owner(constants))
+      function->constants[constants.text(3)] = {constants.text(4), static_cast<uint64_t>(constants.number(5))};
+  }
 }
 
 Status State::put_setting(std::string_view tenant, std::string_view name, std::string_view path,
@@ -275,11 +343,55 @@ Result<std::optional<BinaryRecord>> State::binary(std::string_view key) {
   return std::optional<BinaryRecord>({.key = rows.text(0), .object = rows.text(1), .signatures = rows.bytes(2)});
 }
 
-Result<size_t> State::collect() {
+Status State::put_tenant_object(const std::string& tenant, const std::string& hash, uint64_t bytes,
+                                const std::string& created_at) {
+  if (!objects_.has(hash))
+    return not_found(fmt::format("object {}: is not in the store; put it there before the record", hash));
+  return Statement(database_,
+                   "INSERT OR IGNORE INTO tenant_objects (tenant, object, bytes, created_at) VALUES (?, ?, ?, ?)")
+      .bind(tenant)
+      .bind(hash)
+      .bind(static_cast<int64_t>(bytes))
+      .bind(created_at)
+      .run();
+}
+
+Status State::remove_tenant_object(std::string_view tenant, std::string_view hash) {
+  QUERN_TRY(const auto known, tenant_object(tenant, hash));
+  if (!known) return not_found(fmt::format("object {}: tenant {} has none", hash, tenant));
+  return Statement(database_, "DELETE FROM tenant_objects WHERE tenant = ? AND object = ?")
+      .bind(tenant)
+      .bind(hash)
+      .run();
+}
+
+Result<std::vector<TenantObject>> State::tenant_objects(std::string_view tenant) {
+  std::vector<TenantObject> all;
+  Statement rows(database_,
+                 "SELECT tenant, object, bytes, created_at FROM tenant_objects WHERE tenant = ? ORDER BY rowid");
+  rows.bind(tenant);
+  for (;;) {
+    QUERN_TRY(const bool more, rows.next());
+    if (!more) return all;
+    all.push_back({rows.text(0), rows.text(1), static_cast<uint64_t>(rows.number(2)), rows.text(3)});
+  }
+}
+
+Result<std::optional<TenantObject>> State::tenant_object(std::string_view tenant, std::string_view hash) {
+  Statement row(database_,
+                "SELECT tenant, object, bytes, created_at FROM tenant_objects WHERE tenant = ? AND object = ?");
+  QUERN_TRY(const bool found, row.bind(tenant).bind(hash).next());
+  if (!found) return std::optional<TenantObject>();
+  return std::optional<TenantObject>({row.text(0), row.text(1), static_cast<uint64_t>(row.number(2)), row.text(3)});
+}
+
+Result<size_t> State::collect(const std::set<std::string>& also) {
   QUERN_TRY(database_.execute(fmt::format(
       "DELETE FROM binaries WHERE age NOT IN (SELECT age FROM binaries ORDER BY age DESC LIMIT {})", kMostBinaries)));
-  std::set<std::string> keep;
-  Statement rows(database_, "SELECT object FROM version_files UNION SELECT object FROM binaries");
+  std::set<std::string> keep = also;
+  Statement rows(database_,
+                 "SELECT object FROM version_files UNION SELECT object FROM version_constants "
+                 "UNION SELECT object FROM binaries UNION SELECT object FROM tenant_objects");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
     if (!more) break;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,15 +18,23 @@
 
 namespace quern::daemon {
 
+/// The elements of a constant, an object of its own: without header, and without the rest of the file they came in.
+struct ConstantRecord {
+  std::string object;  ///< hash
+  uint64_t bytes = 0;
+  bool operator==(const ConstantRecord&) const = default;
+};
+
 /// One version of a deployed function as it comes back after a restart; its manifest is one of its files.
 struct FunctionRecord {
   std::string tenant, name, version;
-  std::map<std::string, std::string> files;  ///< path in the function's folder -> hash of the object
-  std::string created_at;                    ///< wall time, for people
-  int64_t order = 0;                         ///< of deploys; the state gives it
+  std::map<std::string, std::string> files;         ///< path in the function's folder -> hash of the object
+  std::string created_at;                           ///< wall time, for people
+  int64_t order = 0;                                ///< of deploys; the state gives it
+  std::map<std::string, ConstantRecord> constants;  ///< by buffer; files that only constants name are not in `files`
   bool operator==(const FunctionRecord& other) const {
     return tenant == other.tenant && name == other.name && version == other.version && files == other.files &&
-           created_at == other.created_at;
+           created_at == other.created_at && constants == other.constants;
   }
 };
 
@@ -42,6 +52,14 @@ struct BinaryRecord {
   bool operator==(const BinaryRecord&) const = default;
 };
 
+/// An object that a tenant put, for its calls to name.
+struct TenantObject {
+  std::string tenant, hash;
+  uint64_t bytes = 0;
+  std::string created_at;
+  bool operator==(const TenantObject&) const = default;
+};
+
 /// What survives the daemon: `FOLDER/state.db` (SQLite) says what is deployed, `FOLDER/objects` holds the bytes.
 ///
 /// A change is on disk when its call returns, and there whole or not at all if the daemon dies within it. Objects come
@@ -56,6 +74,9 @@ class State {
   /// Adds a version and makes it the current one, in place of its like if there is one. kNotFound if one of its objects
   /// is not stored. Its place in the order of deploys.
   Result<int64_t> put_function(const FunctionRecord& function);
+  /// Files and constants of a version that is stored, in place of those that were recorded; whether it is current, and
+  /// its place in the order, stay. kNotFound if it, or one of its objects, is not stored.
+  Status change_objects(const FunctionRecord& function);
   /// An older version is current again. kNotFound if it is not stored.
   Status make_current(std::string_view tenant, std::string_view name, std::string_view version);
   /// Objects of what is removed stay until the next `collect`.
@@ -82,9 +103,18 @@ class State {
   Status put_binary(const BinaryRecord& binary);
   Result<std::optional<BinaryRecord>> binary(std::string_view key);
 
-  /// Removes objects that no record names, and the oldest binaries past kMostBinaries; `open` does it. How many objects
-  /// it were. Not between the `put` of a deploy and its record.
-  Result<size_t> collect();
+  /// An object of the store is this tenant's too; again is fine, and changes nothing. kNotFound if it is not stored.
+  Status put_tenant_object(const std::string& tenant, const std::string& hash, uint64_t bytes,
+                           const std::string& created_at);
+  /// kNotFound if the tenant has none. It stays in the store until the next `collect`.
+  Status remove_tenant_object(std::string_view tenant, std::string_view hash);
+  /// The oldest first.
+  Result<std::vector<TenantObject>> tenant_objects(std::string_view tenant);
+  Result<std::optional<TenantObject>> tenant_object(std::string_view tenant, std::string_view hash);
+
+  /// Removes objects that no record names and that are not in `also`, and the oldest binaries past kMostBinaries;
+  /// `open` does it. How many objects it were. What was put and has no record yet belongs into `also`.
+  Result<size_t> collect(const std::set<std::string>& also = {});
 
   ObjectStore& objects() { return objects_; }
 
@@ -95,6 +125,9 @@ class State {
  private:
   State(os::Fd lock, ObjectStore objects, Database database)
       : lock_(std::move(lock)), objects_(std::move(objects)), database_(std::move(database)) {}
+  Status check_stored(std::string_view tenant, std::string_view name, std::string_view version);
+  Status check_objects(const FunctionRecord& function) const;
+  Status insert_objects(const FunctionRecord& function);
   Status take_turn(std::string_view tenant, std::string_view name, std::string_view version);
 
   os::Fd lock_;  // first in, last out

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/hash.h"
 #include "os/file.h"
 
@@ -35,7 +37,12 @@ class StateTest : public testing::Test {
             .files = {{"function.yaml", *state.objects().put(as_bytes_of("name: " + name))},
                       {"src/kernel.cl", *state.objects().put(as_bytes_of(source))}},
             .created_at = "2026-11-16T10:00:00Z",
-            .order = 0};
+            .order = 0,
+            .constants = {{"w", constant(state, "weights of " + source)}}};
+  }
+
+  static ConstantRecord constant(State& state, const std::string& bytes) {
+    return {*state.objects().put(as_bytes_of(bytes)), bytes.size()};
   }
 
   /// Does `work` in a process that ends without closing anything, as after kill -9.
@@ -128,7 +135,7 @@ TEST_F(StateTest, AStateOfSchemaOneIsTakenOver) {
             .ok());
   }
   auto state = open();
-  const FunctionRecord wanted{"a", "saxpy", "v1", {{"function.yaml", object}}, "then", 0};
+  const FunctionRecord wanted{"a", "saxpy", "v1", {{"function.yaml", object}}, "then", 0, {}};
   EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{wanted});
   EXPECT_EQ(*state->history("a", "saxpy"), (std::vector<HistoryRecord>{{"then", "deployed", "v1"}}));
   EXPECT_TRUE(state->objects().has(object));
@@ -143,12 +150,115 @@ TEST_F(StateTest, AStateOfSchemaTwoIsTakenOver) {
   }
   {
     auto database = Database::open(folder_ + "/state.db");
-    ASSERT_TRUE(database->execute("DROP TABLE standings; PRAGMA user_version=2").ok());
+    ASSERT_TRUE(database
+                    ->execute("DROP TABLE standings; DROP TABLE version_constants; DROP TABLE tenant_objects;"
+                              "PRAGMA user_version=2")
+                    .ok());
   }
   auto state = open();
+  kept.constants.clear();
   EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{kept});
   EXPECT_TRUE(state->vtimes()->empty());
   EXPECT_TRUE(state->put_vtimes({{"a", 1}}).ok());
+}
+
+TEST_F(StateTest, AStateOfSchemaThreeIsTakenOver) {
+  FunctionRecord kept;
+  {
+    auto state = open();
+    kept = function(*state, "a", "saxpy", "kept");
+    // As schema 3 knew it: its constant is a file.
+    kept.files["w.bin"] = std::exchange(kept.constants, {}).at("w").object;
+    ASSERT_TRUE(state->put_function(kept).ok());
+    ASSERT_TRUE(state->put_vtimes({{"a", 1}}).ok());
+  }
+  {
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(
+        database->execute("DROP TABLE version_constants; DROP TABLE tenant_objects; PRAGMA user_version=3").ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{kept});
+  EXPECT_EQ(state->vtimes()->at("a"), 1);
+  EXPECT_TRUE(state->tenant_objects("a")->empty());
+  EXPECT_TRUE(state->put_function(function(*state, "a", "saxpy", "new")).ok());
+}
+
+TEST_F(StateTest, ConstantsComeBackAndAreCollectedWithTheirVersion) {
+  FunctionRecord one, two;
+  ConstantRecord shared;
+  {
+    auto state = open();
+    shared = constant(*state, "shared");
+    one = function(*state, "a", "saxpy", "one");
+    two = function(*state, "a", "saxpy", "two");
+    one.constants["v"] = two.constants["v"] = shared;
+    ASSERT_TRUE(state->put_function(one).ok());
+    ASSERT_TRUE(state->put_function(two).ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{one, two}));
+  EXPECT_EQ(as_text(*state->objects().get(one.constants.at("w").object)), "weights of one");
+  ASSERT_TRUE(state->remove_version("a", "saxpy", one.version).ok());
+  ASSERT_TRUE(state->collect().ok());
+  EXPECT_FALSE(state->objects().has(one.constants.at("w").object));
+  EXPECT_TRUE(state->objects().has(two.constants.at("w").object));
+  EXPECT_TRUE(state->objects().has(shared.object));
+  ASSERT_TRUE(*state->remove_function("a", "saxpy"));
+  ASSERT_TRUE(state->collect({shared.object}).ok());
+  EXPECT_TRUE(state->objects().has(shared.object)) << "a call that runs may need it";
+  ASSERT_TRUE(state->collect().ok());
+  EXPECT_FALSE(state->objects().has(shared.object));
+}
+
+TEST_F(StateTest, ObjectsOfAVersionChangeInPlace) {
+  auto state = open();
+  FunctionRecord old = function(*state, "a", "saxpy", "old");
+  const FunctionRecord fresh = function(*state, "a", "saxpy", "new");
+  const auto order = state->put_function(old);
+  ASSERT_TRUE(order.ok());
+  ASSERT_TRUE(state->put_function(fresh).ok());
+  old.files.erase("src/kernel.cl");
+  old.constants = {{"v", constant(*state, "other weights")}};
+  ASSERT_TRUE(state->change_objects(old).ok());
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{old, fresh})) << "what is current stays current";
+  EXPECT_EQ(state->functions()->front().order, *order);
+
+  FunctionRecord bad = old;
+  bad.constants["v"].object = sha256("never stored");
+  EXPECT_EQ(state->change_objects(bad).error().code, ErrorCode::kNotFound);
+  bad = old;
+  bad.version = sha256("never deployed");
+  EXPECT_EQ(state->change_objects(bad).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(*state->functions(), (std::vector<FunctionRecord>{old, fresh}));
+}
+
+TEST_F(StateTest, ObjectsOfTenantsAreTheirsAndStay) {
+  const std::string hash = sha256("tensor");
+  const TenantObject theirs{"a", hash, 6, "then"};
+  {
+    auto state = open();
+    EXPECT_EQ(state->put_tenant_object("a", hash, 6, "then").error().code, ErrorCode::kNotFound);
+    ASSERT_EQ(*state->objects().put(as_bytes_of("tensor")), hash);
+    ASSERT_TRUE(state->put_tenant_object("a", hash, 6, "then").ok());
+    ASSERT_TRUE(state->put_tenant_object("a", hash, 6, "later").ok());
+    ASSERT_TRUE(state->put_tenant_object("b", hash, 6, "later").ok());
+  }
+  auto state = open();
+  EXPECT_TRUE(state->objects().has(hash)) << "open collects";
+  EXPECT_EQ(*state->tenant_objects("a"), std::vector<TenantObject>{theirs});
+  EXPECT_EQ(*state->tenant_object("a", hash), theirs);
+  EXPECT_TRUE(state->tenant_objects("c")->empty());
+  EXPECT_EQ(*state->tenant_object("c", hash), std::nullopt);
+  EXPECT_EQ(state->remove_tenant_object("c", hash).error().code, ErrorCode::kNotFound);
+
+  ASSERT_TRUE(state->remove_tenant_object("a", hash).ok());
+  EXPECT_EQ(state->remove_tenant_object("a", hash).error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(state->collect().ok());
+  EXPECT_TRUE(state->objects().has(hash)) << "another tenant has it";
+  ASSERT_TRUE(state->remove_tenant_object("b", hash).ok());
+  ASSERT_TRUE(state->collect().ok());
+  EXPECT_FALSE(state->objects().has(hash));
 }
 
 TEST_F(StateTest, VirtualTimesComeBackAsTheyWereLastPut) {
@@ -176,6 +286,11 @@ TEST_F(StateTest, ARecordNeedsItsObjects) {
   const auto status = state->put_function(bad);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kNotFound);
+  bad = good;
+  bad.constants["w"].object = sha256("never stored");
+  const auto second = state->put_function(bad);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().text.find("constant 'w'"), std::string::npos) << second.error().text;
   EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{good});
   EXPECT_FALSE(state->put_binary({.key = "k", .object = sha256("never stored"), .signatures = {}}).ok());
 }
@@ -285,7 +400,7 @@ TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
   const auto state = State::open(folder_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(state.error().text.find("schema 7, this one knows 3"), std::string::npos) << state.error().text;
+  EXPECT_NE(state.error().text.find("schema 7, this one knows 4"), std::string::npos) << state.error().text;
 }
 
 TEST_F(StateTest, ADamagedDatabaseIsNamed) {

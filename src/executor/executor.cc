@@ -47,6 +47,8 @@ ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
 
 /// Everything of one executor process; torn down by the end of the process alone, since a kernel may hang in it.
 struct Process {
+  explicit Process(os::Fd socket) : channel(std::move(socket)) {}
+  ipc::Channel channel;
   ipc::SharedPages pages;
   std::unique_ptr<hal::Driver> driver;
   std::unique_ptr<hal::Device> device;
@@ -75,7 +77,7 @@ Status discover(const ipc::Discover& wanted, ipc::Channel& channel, const Create
   return channel.send(frame);
 }
 
-Status start(Process& process, ipc::Received first, ipc::Channel& channel, const CreateDriver& create_driver) {
+Status start(Process& process, ipc::Received first, const CreateDriver& create_driver) {
   const auto* start = std::get_if<ipc::Start>(&first.frame);
   if (!start || start->lanes < 1 || start->lanes > ipc::kMostLanes || first.fds.size() != 3 + start->lanes)
     return invalid("the first frame is not a start");
@@ -91,7 +93,13 @@ Status start(Process& process, ipc::Received first, ipc::Channel& channel, const
   options.cache_folder = spec.cache_folder;
   QUERN_TRY(process.driver, create_driver(spec.driver));
   QUERN_TRY(process.device, process.driver->open(options));
-  process.holdings = std::make_unique<Holdings>(*process.device, spec.in_place);
+  // One datagram per frame, sent by one call: two threads may.
+  const auto tell = [&process](const ipc::Frame& frame) {
+    const Status sent = process.channel.send(frame);
+    // A daemon that is gone is the control thread's business.
+    QUERN_CHECK(sent.ok() || sent.error().code == ErrorCode::kUnavailable, sent.error().text);
+  };
+  QUERN_TRY(process.holdings, Holdings::create(*process.device, spec.in_place, tell));
 
   for (uint32_t i = 0; i < start->lanes; ++i) {
     Lane::Links links{process.pages.daemon().lanes[i], process.pages.executor().lanes[i], process.wakes[i],
@@ -113,19 +121,7 @@ Status start(Process& process, ipc::Received first, ipc::Channel& channel, const
   ipc::Hello hello;
   hello.caps = caps_frame(process.device->caps());
   for (int worker : process.device->worker_threads()) hello.workers.push_back(worker);
-  return channel.send(hello);
-}
-
-ipc::Loaded loaded(ipc::Loaded::Kind kind, uint64_t id, Status status) {
-  ipc::Loaded frame;
-  frame.kind = kind;
-  frame.id = id;
-  frame.ok = status.ok();
-  if (!status.ok()) {
-    frame.code = status.error().code;
-    frame.text = status.error().text.substr(0, 4096);
-  }
-  return frame;
+  return process.channel.send(hello);
 }
 
 Status serve(Holdings& holdings, ipc::Channel& channel) {
@@ -137,7 +133,7 @@ Status serve(Holdings& holdings, ipc::Channel& channel) {
       QUERN_TRY(
           channel.send(loaded(LoadedKind::kSegment, frame->segment, holdings.map_segment(*frame, std::move(fd)))));
     } else if (auto* frame = std::get_if<ipc::LoadObject>(&received.frame)) {
-      QUERN_TRY(channel.send(loaded(LoadedKind::kObject, frame->object, holdings.load_object(*frame, std::move(fd)))));
+      holdings.load_object(*frame, std::move(fd));
     } else if (auto* frame = std::get_if<ipc::LoadProgram>(&received.frame)) {
       QUERN_TRY(
           channel.send(loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
@@ -160,18 +156,17 @@ Status serve(Holdings& holdings, ipc::Channel& channel) {
 }  // namespace
 
 int run(os::Fd socket, const CreateDriver& create_driver) {
-  // Leaked on purpose: lanes may sit in a vendor's call for ever, and the end of the process frees all.
-  auto& process = *new Process;
-  ipc::Channel channel(std::move(socket));
-  auto first = wait_for_frame(channel);
+  // Leaked on purpose: lanes and the loader may sit in a vendor's call for ever, and the end of the process frees all.
+  auto& process = *new Process(std::move(socket));
+  auto first = wait_for_frame(process.channel);
   if (!first.ok()) return 1;
   if (const auto* wanted = std::get_if<ipc::Discover>(&first->frame)) {
-    const Status told = discover(*wanted, channel, create_driver);
+    const Status told = discover(*wanted, process.channel, create_driver);
     if (!told.ok()) os::log_error("executor: {}", told.error().text);
     return told.ok() ? 0 : 1;
   }
-  Status status = start(process, *std::move(first), channel, create_driver);
-  if (status.ok()) status = serve(*process.holdings, channel);
+  Status status = start(process, *std::move(first), create_driver);
+  if (status.ok()) status = serve(*process.holdings, process.channel);
   if (status.error().code == ErrorCode::kUnavailable && process.holdings) return 0;  // the daemon is gone
   os::log_error("executor: {}", status.error().text);
   return 1;

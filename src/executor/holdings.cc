@@ -3,18 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "base/units.h"
 #include "executor/fault_handler.h"
-#include "os/clock.h"
 
 namespace quern::executor {
 namespace {
 
-// A lane lets go between two runs: as long as its run may take, and then the daemon ends us.
-constexpr Duration kLoadLimit = Duration::seconds(60);
-constexpr Duration kLookAgain = Duration::millis(5);
+using LoadedKind = ipc::Loaded::Kind;
 
 Result<os::Mapping> map_sealed(const os::Fd& fd, uint64_t size, bool writable = false) {
   if (!fd || size == 0) return invalid("frame: comes without its memory");
@@ -28,27 +22,38 @@ auto find_in(const Map& map, Key key) -> typename Map::mapped_type {
   return it == map.end() ? nullptr : it->second;
 }
 
+template <class Map, class Key>
+auto take_from(Map& map, Key key) -> typename Map::mapped_type {
+  auto taken = map.extract(key);
+  return taken ? std::move(taken.mapped()) : nullptr;
+}
+
 }  // namespace
 
-Holdings::Holdings(hal::Device& device, bool in_place)
-    : device_(device),
-      in_place_(in_place && device.caps().unified_memory),
-      departures_(std::make_shared<Departures>(std::move(os::Event::create()).value())) {}
-
-Result<std::shared_ptr<hal::Buffer>> Holdings::allocate(uint64_t size_bytes, Duration limit) {
-  const Time until = os::now() + limit;
-  for (;;) {
-    const uint64_t freed = departures_->freed.load(), dropped = departures_->dropped.load();
-    auto buffer = device_.allocate(size_bytes);
-    if (buffer.ok() || buffer.error().code != ErrorCode::kExhausted || freed == dropped || os::now() >= until)
-      return buffer;
-    // Another who waits may take the signal: the count decides, and is looked at again soon.
-    while (departures_->freed.load() == freed && os::now() < until) {
-      departures_->event.wait(std::min(kLookAgain, until - os::now()));
-      departures_->event.drain();
-    }
+ipc::Loaded loaded(LoadedKind kind, uint64_t id, const Status& status) {
+  ipc::Loaded frame;
+  frame.kind = kind;
+  frame.id = id;
+  frame.ok = status.ok();
+  if (!status.ok()) {
+    frame.code = status.error().code;
+    frame.text = status.error().text.substr(0, 4096);
   }
+  return frame;
 }
+
+Result<std::unique_ptr<Holdings>> Holdings::create(hal::Device& device, bool in_place, Tell tell) {
+  std::unique_ptr<Holdings> holdings(new Holdings(device, in_place, std::move(tell)));
+  if (!holdings->in_place_) {
+    QUERN_TRY(holdings->loader_, Loader::create(device, [self = holdings.get()](Loader::Load load, auto buffer) {
+                self->load_ended(std::move(load), std::move(buffer));
+              }));
+  }
+  return holdings;
+}
+
+Holdings::Holdings(hal::Device& device, bool in_place, Tell tell)
+    : device_(device), in_place_(in_place && device.caps().unified_memory), tell_(std::move(tell)) {}
 
 Status Holdings::map_segment(const ipc::MapSegment& frame, os::Fd fd) {
   auto segment = std::make_shared<MappedSegment>();
@@ -58,20 +63,54 @@ Status Holdings::map_segment(const ipc::MapSegment& frame, os::Fd fd) {
   return {};
 }
 
-Status Holdings::load_object(const ipc::LoadObject& frame, os::Fd fd) {
-  auto object = std::make_shared<DeviceObject>();
-  QUERN_TRY(object->mapping, map_sealed(fd, frame.size_bytes));
+void Holdings::load_object(const ipc::LoadObject& frame, os::Fd fd) {
+  const Status begun = begin_load(frame, fd);
+  if (!begun.ok() || in_place_) tell_(loaded(LoadedKind::kObject, frame.object, begun));
+}
+
+Status Holdings::begin_load(const ipc::LoadObject& frame, const os::Fd& fd) {
+  QUERN_TRY(os::Mapping mapping, map_sealed(fd, frame.size_bytes));
+  auto object = std::make_shared<DeviceObject>(frame.size_bytes);
   if (in_place_) {
-    QUERN_TRY(object->buffer, device_.import(object->mapping.bytes(), false));
-  } else {
-    QUERN_TRY(object->buffer, allocate(frame.size_bytes, kLoadLimit));
-    QUERN_TRY(auto queue, device_.create_queue());
-    QUERN_TRY(const uint64_t point, queue->write(*object->buffer, 0, object->mapping.bytes()));
-    QUERN_TRY(queue->timeline().wait(point, Duration::forever()));
-    object->mapping = {};
+    QUERN_TRY(auto buffer, device_.import(mapping.bytes(), false));
+    object->become_ready(std::move(buffer), std::move(mapping));
+    tables_.with([&](Tables& tables) { tables.objects[frame.object] = std::move(object); });
+    return {};
   }
-  tables_.with([&](Tables& tables) { tables.objects[frame.object] = object; });
-  return {};
+  tables_.with([&](Tables& tables) {
+    tables.objects[frame.object] = object;
+    tables.loading.insert(frame.object);
+  });
+  if (loader_->add({frame.object, std::move(object), std::move(mapping)})) return {};
+  tables_.with([&](Tables& tables) {
+    tables.objects.erase(frame.object);
+    tables.loading.erase(frame.object);
+  });
+  return unavailable(fmt::format("object: {} others wait to be loaded; try again later", Loader::kMostLoads));
+}
+
+void Holdings::load_ended(Loader::Load load, Result<std::shared_ptr<hal::Buffer>> buffer) {
+  if (buffer.ok() && load.object->is_abandoned())
+    buffer = Error{ErrorCode::kCancelled, "object: was dropped when it had just been loaded"};
+  const Status status = buffer.ok() ? Status() : Status(buffer.error());
+  load.bytes = {};
+  // The daemon hears of it before any lane: a run that needs it cannot be reported ended before its load is.
+  tell_(loaded(LoadedKind::kObject, load.id, status));
+  if (status.ok())
+    load.object->become_ready(*std::move(buffer));
+  else
+    load.object->fail();
+  const bool was_dropped = tables_.with([&](Tables& tables) {
+    tables.loading.erase(load.id);
+    if (load.object->is_abandoned()) return true;
+    if (!status.ok()) tables.objects.erase(load.id);
+    // Who drops it from now on says that its memory is free: no owner is left here.
+    load.object.reset();
+    return false;
+  });
+  if (!was_dropped) return;
+  load.object.reset();
+  tell_(ipc::Dropped{load.id});
 }
 
 Status Holdings::load_program(const ipc::LoadProgram& frame, os::Fd fd) {
@@ -84,47 +123,53 @@ Status Holdings::load_program(const ipc::LoadProgram& frame, os::Fd fd) {
 
 Status Holdings::prepare_plan(const ipc::PreparePlan& frame, os::Fd fd) {
   QUERN_TRY(const os::Mapping memory, map_sealed(fd, frame.size_bytes));
-  auto plan = std::make_unique<PreparedPlan>();
+  auto plan = std::make_shared<PreparedPlan>();
   QUERN_TRY(plan->frame, ipc::decode_plan(memory.bytes()));
+  const auto& buffers = plan->frame.buffers;
+  plan->constants.resize(buffers.size());
   using Role = ipc::PlanFrame::Role;
-  QUERN_TRY(tables_.with([&](Tables& tables) -> Status {
+  return tables_.with([&](Tables& tables) -> Status {
     plan->program = find_in(tables.programs, plan->frame.program);
     if (!plan->program) return internal(fmt::format("plan {}: its program is not loaded", frame.plan));
-    for (const auto& buffer : plan->frame.buffers) {
-      if (buffer.role == Role::kInput || buffer.role == Role::kOutput) ++plan->bound_buffers;
-      if (buffer.role != Role::kConstant) continue;
-      auto object = find_in(tables.objects, buffer.object);
-      if (!object || object->buffer->size_bytes() < buffer.size_bytes)
-        return internal(fmt::format("plan {}: a constant is not loaded", frame.plan));
-      plan->constants[buffer.object] = std::move(object);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (buffers[i].role == Role::kInput || buffers[i].role == Role::kOutput) ++plan->bound_buffers;
+      if (buffers[i].role != Role::kConstant) continue;
+      plan->constants[i] = find_in(tables.objects, buffers[i].object);
+      if (plan->constants[i] && plan->constants[i]->size_bytes() < buffers[i].size_bytes)
+        return internal(fmt::format("plan {}: a constant is smaller than its buffer", frame.plan));
     }
-    if (tables.plans.contains(frame.plan)) ++departures_->dropped;
-    tables.plans[frame.plan] = {plan.release(), [departures = departures_](PreparedPlan* left) {
-                                  delete left;
-                                  ++departures->freed;
-                                  departures->event.signal();
-                                }};
+    tables.plans[frame.plan] = std::move(plan);
     return {};
-  }));
-  return {};
+  });
 }
 
 void Holdings::drop_segment(uint32_t id) {
   tables_.with([&](Tables& tables) { tables.segments.erase(id); });
 }
+
 void Holdings::drop_object(uint64_t id) {
-  tables_.with([&](Tables& tables) { tables.objects.erase(id); });
+  std::shared_ptr<DeviceObject> object;
+  const bool is_loading = tables_.with([&](Tables& tables) {
+    object = take_from(tables.objects, id);
+    if (object) object->abandon();
+    if (!tables.loading.contains(id)) return false;
+    object.reset();  // the loader is to be the last owner, and tells
+    return true;
+  });
+  if (is_loading) return;
+  object.reset();
+  tell_(ipc::Dropped{id});
 }
+
 void Holdings::drop_program(uint64_t id) {
   tables_.with([&](Tables& tables) { tables.programs.erase(id); });
 }
+
 void Holdings::drop_plan(uint64_t id) {
-  tables_.with([&](Tables& tables) {
-    const auto it = tables.plans.find(id);
-    if (it == tables.plans.end()) return;
-    ++departures_->dropped;
-    tables.plans.erase(it);
-  });
+  const auto plan = tables_.with([&](Tables& tables) { return take_from(tables.plans, id); });
+  if (!plan) return;
+  plan->views.with([](auto& views) { views.clear(); });
+  plan->constants.assign(plan->constants.size(), nullptr);
 }
 
 std::shared_ptr<MappedSegment> Holdings::segment(uint32_t id) const {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "base/result.h"
-#include "base/time.h"
+#include "executor/device_object.h"
+#include "executor/loader.h"
 #include "hal/device.h"
 #include "ipc/frames.h"
 #include "ipc/plan_frame.h"
-#include "os/event.h"
 #include "os/fd.h"
 #include "os/guarded.h"
 #include "os/shared_memory.h"
@@ -24,40 +25,44 @@ struct MappedSegment {
   os::Mapping mapping;
 };
 
-/// A constant on the device: one copy for all plans and lanes. `mapping` is empty where the device has its own copy.
-struct DeviceObject {
-  os::Mapping mapping;
-  std::shared_ptr<hal::Buffer> buffer;
-};
-
-/// A plan with what it needs, checked against its program. Immutable; lanes add what is theirs.
+/// A plan with what it needs, checked against its program. Lanes add what is theirs.
 struct PreparedPlan {
+  // Constant after construction.
   ipc::PlanFrame frame;
   std::shared_ptr<hal::Program> program;
-  std::map<uint64_t, std::shared_ptr<DeviceObject>> constants;  ///< by object id
-  uint32_t bound_buffers = 0;                                   ///< inputs and outputs
+  uint32_t bound_buffers = 0;  ///< inputs and outputs
+  // Until it is dropped, which it is while no run uses it: what it holds of the device goes at once, even if a lane
+  // that is busy with another plan lets go of the rest later.
+  std::vector<std::shared_ptr<DeviceObject>> constants;          ///< per buffer; null: none, or it could not be loaded
+  os::Guarded<std::vector<std::shared_ptr<hal::Buffer>>> views;  ///< of constants, that lanes made
 };
 
-/// What the daemon put into this executor, by the ids it gave. The control thread adds and drops; lanes look up and
-/// keep what they use alive themselves.
+/// The answer to what was asked for.
+ipc::Loaded loaded(ipc::Loaded::Kind kind, uint64_t id, const Status& status);
+
+/// What the daemon put into this executor, by the ids it gave. The control thread adds and drops, the loader brings
+/// constants; lanes look up and keep what they use alive themselves.
 class Holdings {
  public:
+  /// Takes Loaded of objects, and Dropped, from the control thread or the loader's; returns once the frame is sent.
+  using Tell = std::function<void(const ipc::Frame& frame)>;
+
   /// `in_place`: constants and tensors are used where they lie, where the device can.
-  Holdings(hal::Device& device, bool in_place);
+  static Result<std::unique_ptr<Holdings>> create(hal::Device& device, bool in_place, Tell tell);
 
   Status map_segment(const ipc::MapSegment& frame, os::Fd fd);
-  Status load_object(const ipc::LoadObject& frame, os::Fd fd);
+  /// Told when it is there, or cannot be: at once or later. No lane learns of it before it was told.
+  void load_object(const ipc::LoadObject& frame, os::Fd fd);
   /// Also tells the fault handler where the program's code lies.
   Status load_program(const ipc::LoadProgram& frame, os::Fd fd);
+  /// Its constants may be loading. One that is not here at all failed to load: every run of the plan will say so.
   Status prepare_plan(const ipc::PreparePlan& frame, os::Fd fd);
   void drop_segment(uint32_t id);
+  /// Told when its memory is free: at once, or when the loader has stopped copying it. Plans that use it are dropped
+  /// before.
   void drop_object(uint64_t id);
   void drop_program(uint64_t id);
   void drop_plan(uint64_t id);
-
-  /// Device memory. Where there is none, but lanes have yet to let go of plans that were dropped, waits for them first.
-  /// Any thread; a lane gives a short limit, for it may be the one that is waited for.
-  Result<std::shared_ptr<hal::Buffer>> allocate(uint64_t size_bytes, Duration limit);
 
   std::shared_ptr<MappedSegment> segment(uint32_t id) const;
   std::shared_ptr<PreparedPlan> plan(uint64_t id) const;
@@ -67,21 +72,25 @@ class Holdings {
  private:
   struct Tables {
     std::map<uint32_t, std::shared_ptr<MappedSegment>> segments;
-    std::map<uint64_t, std::shared_ptr<DeviceObject>> objects;
+    std::map<uint64_t, std::shared_ptr<DeviceObject>> objects;  ///< ready or loading
+    std::set<uint64_t> loading;                                 ///< that the loader has, dropped ones too
     std::map<uint64_t, std::shared_ptr<hal::Program>> programs;
     std::map<uint64_t, std::shared_ptr<PreparedPlan>> plans;
   };
-  /// Plans on their way out. Shared with the plans, whose last holder may be a lane.
-  struct Departures {
-    explicit Departures(os::Event e) : event(std::move(e)) {}
-    std::atomic<uint64_t> dropped{0}, freed{0};
-    os::Event event;  ///< signalled when one is freed
-  };
+
+  Holdings(hal::Device& device, bool in_place, Tell tell);
+  Status begin_load(const ipc::LoadObject& frame, const os::Fd& fd);
+  /// On the loader's thread.
+  void load_ended(Loader::Load load, Result<std::shared_ptr<hal::Buffer>> buffer);
+
   // Constant after construction.
   hal::Device& device_;
   bool in_place_;
-  std::shared_ptr<Departures> departures_;
+  Tell tell_;
+  // Guards itself.
   os::Guarded<Tables> tables_;
+  // Goes first: its thread uses all of the above.
+  std::unique_ptr<Loader> loader_;  ///< null where nothing is copied
 };
 
 }  // namespace quern::executor

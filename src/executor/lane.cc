@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of a lane; lane_steps.cc walks through a plan. A warm run costs: one record read, the buffers found among
-// those imported before, one launch per kernel, one wait, one record written. What is in flight is bounded in expected
-// device time (the gate's depth), since nothing that was enqueued can be recalled.
+// The loop of a lane; lane_steps.cc walks through a plan, lane_memory.cc has what it computes in, lane_constants.cc
+// waits for what is not there yet. A warm run costs: one record read, the buffers found among those imported before,
+// one launch per kernel, one wait, one record written. What is in flight is bounded in expected device time (the gate's
+// depth), since nothing that was enqueued can be recalled.
 #include "executor/lane.h"
 
 #include <fmt/format.h>
@@ -21,8 +22,6 @@ using Role = ipc::PlanFrame::Role;
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
 constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
-// For memory that another lane is about to let go of.
-constexpr Duration kAllocateLimit = Duration::seconds(1);
 
 bool is_bound(Role role) { return role == Role::kInput || role == Role::kOutput; }
 
@@ -54,6 +53,8 @@ Status Lane::serve() {
       ready_.erase(plan->plan);
     } else if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) {
       forget_segment(segment->segment);
+    } else if (std::holds_alternative<ipc::TrimCommand>(command)) {
+      trim();
     }
     // A StopCommand here is for a run that has ended.
   }
@@ -80,6 +81,29 @@ Result<bool> Lane::next_command(Bytes& record) {
   return commands_.pop(record);
 }
 
+// Besides stops there are only things to forget, and to free afterwards.
+Result<bool> Lane::heed(uint64_t run) {
+  Bytes record;
+  QUERN_TRY(const bool got, commands_.pop(record));
+  if (!got) return true;
+  ipc::Command command;
+  QUERN_TRY(ipc::decode(record, command));
+  if (const auto* stop = std::get_if<ipc::StopCommand>(&command); stop && stop->run == run) return false;
+  if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) forget_segment(segment->segment);
+  if (const auto* plan = std::get_if<ipc::ForgetPlanCommand>(&command)) ready_.erase(plan->plan);
+  if (std::holds_alternative<ipc::TrimCommand>(command)) trim_after_run_ = true;
+  return true;
+}
+
+template <class Event>
+void Lane::report(const Event& event) {
+  writer_.clear();
+  ipc::encode(event, writer_);
+  // Full only if the daemon let kRingBytes of answers lie: it reads one before it sends the next command.
+  (void)events_.push(writer_.bytes());
+  if (events_.consumer_sleeps()) links_.daemon_wake.signal();
+}
+
 void Lane::run(const ipc::RunCommand& command, Time taken) {
   links_.busy_lanes.fetch_add(1, std::memory_order_relaxed);
   links_.own.running_launch.store(0, std::memory_order_relaxed);
@@ -88,18 +112,14 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   ended.run = command.run;
   ended.taken_ns = taken.ns;
   const uint64_t before_ns = queue_->device_time_ns();
-  first_start_ns_ = last_end_ns_ = 0;
+  first_start_ns_ = last_end_ns_ = waited_ns_ = 0;
   is_confirmed_ = false;
   scale_ = 1;
   profile_.clear();
   Status status = execute(command, ended);
   // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
-  if (!in_flight_.empty()) {
-    Status drained = queue_->timeline().wait(in_flight_.back().point, Duration::forever());
-    if (status.ok() && !drained.ok()) status = std::move(drained);
-    in_flight_.clear();
-    in_flight_ns_ = 0;
-  }
+  if (Status drained = drain(); status.ok()) status = std::move(drained);
+  in_use_.clear();
   if (!status.ok()) {
     ended.ok = false;
     ended.code = status.error().code;
@@ -107,6 +127,7 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   }
   ended.started_ns = first_start_ns_;
   ended.ended_ns = last_end_ns_;
+  ended.waited_ns = waited_ns_;
   ended.device_time_ns = queue_->device_time_ns() - before_ns;
   while (!profile_.empty() && profile_.back().launches == 0) profile_.pop_back();
   ended.kernels = profile_;
@@ -114,11 +135,13 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   links_.own.running_run.store(0, std::memory_order_release);
   links_.busy_lanes.fetch_sub(1, std::memory_order_relaxed);
   ended.reported_ns = os::now().ns;
-  ByteWriter writer;
-  ipc::encode(ended, writer);
-  // Full only if the daemon let kRingBytes of answers lie: it reads one before it sends the next run.
-  (void)events_.push(writer.bytes());
-  if (events_.consumer_sleeps()) links_.daemon_wake.signal();
+  report(ended);
+  if (std::exchange(trim_after_run_, false)) trim();
+}
+
+void Lane::trim() {
+  release_memory();
+  report(ipc::LaneTrimmed{});
 }
 
 Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
@@ -126,11 +149,19 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
   const ipc::PlanFrame& frame = ready->plan->frame;
   if (command.bindings.size() != ready->plan->bound_buffers || command.scalars.size() != frame.slots)
     return internal(fmt::format("run {}: does not fit its plan", command.run));
+  if (Status taken = take_memory(*ready, command.lane_bytes); !taken.ok()) {
+    ended.no_room = taken.error().code == ErrorCode::kExhausted;
+    return taken;
+  }
   rounds_.assign(frame.reports, 0);
   if (command.profile) profile_.assign(kMostProfiled, {});
   QUERN_TRY(bind(*ready, command));
   QUERN_TRY(copy_in(*ready));
-  QUERN_TRY(const bool went_through, walk(*ready, command, 0, static_cast<uint32_t>(frame.steps.size())));
+  QUERN_TRY(bool went_through, walk(*ready, command, 0, static_cast<uint32_t>(frame.steps.size())));
+  // Also for what no kernel used: a run that ended has all it needs.
+  if (went_through) {
+    QUERN_TRY(went_through, await_constants(*ready, command.run));
+  }
   ended.stopped = !went_through;
   if (went_through && holdings_.in_place()) QUERN_TRY(bring_home(*ready));
   QUERN_TRY(queue_->flush());
@@ -162,19 +193,9 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
     ready.kernels.push_back(std::move(kernel));
   }
   ready.expected_ns.resize(frame.launches.size());
-  for (const uint64_t bytes : frame.arenas) {
-    QUERN_TRY(auto arena, holdings_.allocate(bytes, kAllocateLimit));
-    ready.arenas.push_back(std::move(arena));
-  }
-  for (const auto& buffer : frame.buffers) {
-    std::shared_ptr<hal::Buffer> own;
-    if (buffer.arena != ipc::PlanFrame::kNone) {
-      QUERN_TRY(own, holdings_.device().view(ready.arenas[buffer.arena], buffer.offset, buffer.size_bytes));
-    } else if (is_bound(buffer.role) && !holdings_.in_place()) {
+  for (const auto& buffer : frame.buffers)
+    if (is_bound(buffer.role) && buffer.arena == ipc::PlanFrame::kNone && !holdings_.in_place())
       return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
-    }
-    ready.own.push_back(std::move(own));
-  }
   return &ready_.emplace(plan_id, std::move(ready)).first->second;
 }
 
@@ -185,14 +206,11 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
   bindings_.assign(buffers.size(), nullptr);
   names_.resize(buffers.size());
   std::iota(names_.begin(), names_.end(), 0U);
-  in_use_.clear();
+  bind_constants(ready);
   size_t next = 0;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto& buffer = buffers[i];
-    if (buffer.role == Role::kConstant) {
-      bound_[i] = ready.plan->constants.at(buffer.object)->buffer.get();
-      continue;
-    }
+    if (buffer.role == Role::kConstant) continue;
     bound_[i] = ready.own[i].get();
     if (!is_bound(buffer.role)) continue;
     const ipc::Binding& binding = command.bindings[next++];
@@ -269,6 +287,7 @@ Status Lane::bring_home(Ready& ready) {
   };
   for (auto& [from, to] : moves) {
     if (!cross) break;
+    // All of it is overwritten before it is read.
     QUERN_TRY(auto third, holdings_.device().allocate(buffers[to].size_bytes));
     QUERN_TRY(copy(*from, *third));
     from = third.get();
@@ -283,20 +302,13 @@ Result<bool> Lane::pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns) {
   while (!ipc::is_open(gate.word.load(std::memory_order_acquire))) {
     // What was enqueued has to go on; then sleep until a grant or a stop.
     QUERN_TRY(queue_->flush());
-    Bytes record;
     links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
     const bool closed = !ipc::is_open(gate.word.load(std::memory_order_seq_cst));
     if (closed && commands_.empty()) links_.wake.wait(Duration::forever());
     links_.wake.drain();
     links_.own.waits_at_gate.store(0, std::memory_order_relaxed);
-    QUERN_TRY(const bool got, commands_.pop(record));
-    ipc::Command command;
-    if (!got) continue;
-    QUERN_TRY(ipc::decode(record, command));
-    // While a run is in progress the daemon sends its lane nothing but stops and things to forget.
-    if (const auto* stop = std::get_if<ipc::StopCommand>(&command); stop && stop->run == run) return false;
-    if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) forget_segment(segment->segment);
-    if (const auto* plan = std::get_if<ipc::ForgetPlanCommand>(&command)) ready_.erase(plan->plan);
+    QUERN_TRY(const bool goes_on, heed(run));
+    if (!goes_on) return false;
   }
   const uint64_t depth_ns = gate.depth_ns.load(std::memory_order_relaxed);
   const uint32_t depth = std::max(1U, gate.depth.load(std::memory_order_relaxed));
@@ -347,6 +359,14 @@ Status Lane::retire(Ready& ready, size_t keep) {
   }
   if (!in_flight_.empty()) links_.own.running_launch.store(in_flight_.front().launch, std::memory_order_relaxed);
   return {};
+}
+
+Status Lane::drain() {
+  if (in_flight_.empty()) return {};
+  const uint64_t point = in_flight_.back().point;
+  in_flight_.clear();
+  in_flight_ns_ = 0;
+  return queue_->timeline().wait(point, Duration::forever());
 }
 
 void Lane::forget_segment(uint32_t segment) {

@@ -20,8 +20,9 @@
 
 namespace quern::executor {
 
-/// One in-order queue of an executor, with a thread, rings and a gate of its own. Reads a command, binds its buffers,
-/// reads the gate before every launch, and says how it ended; it decides nothing.
+/// One in-order queue of an executor, with a thread, rings and a gate of its own, and memory that its runs compute in,
+/// one after the other. Reads a command, binds its buffers, waits before every launch for the constants of that launch
+/// and for the gate, and says how it ended; it decides nothing.
 class Lane {
  public:
   struct Links {
@@ -39,15 +40,17 @@ class Lane {
 
  private:
   using ViewKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< buffer, offset, size
-  /// What this lane keeps for a plan: kernels with their arguments, and memory of its own.
+  /// What this lane keeps for a plan: kernels with their arguments, and views.
   struct Ready {
     std::shared_ptr<PreparedPlan> plan;
     std::vector<std::unique_ptr<hal::Kernel>> kernels;  ///< made once, and shared where a plan has very many launches
     std::vector<uint32_t> kernel_of;                    ///< per launch, into `kernels`
-    std::vector<std::shared_ptr<hal::Buffer>> arenas;
-    std::vector<std::shared_ptr<hal::Buffer>> own;  ///< per buffer: its place in an arena; null: bound or constant
-    std::map<ViewKey, std::shared_ptr<hal::Buffer>> views;  ///< of what does not change from run to run
-    std::vector<uint64_t> expected_ns;                      ///< per launch, as last seen; 0: unknown
+    std::vector<uint64_t> expected_ns;                  ///< per launch, as last seen; 0: unknown
+    std::map<ViewKey, hal::Buffer*> constant_views;     ///< that the plan owns
+    /// Of the memory of this lane, and gone with it: per buffer its place, null if it is bound or constant (empty: not
+    /// made yet); and views of those.
+    std::vector<std::shared_ptr<hal::Buffer>> own;
+    std::map<ViewKey, std::shared_ptr<hal::Buffer>> own_views;
   };
   using ImportKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< segment, offset, size
   struct Import {
@@ -62,6 +65,11 @@ class Lane {
   Lane(Holdings& holdings, Links links, std::unique_ptr<hal::Queue> queue);
 
   Result<bool> next_command(Bytes& record);
+  /// What the daemon sends while a run is in progress; false if the run is to stop.
+  Result<bool> heed(uint64_t run);
+  template <class Event>
+  void report(const Event& event);
+  void trim();
   void run(const ipc::RunCommand& command, Time taken);
   Status execute(const ipc::RunCommand& command, ipc::RunEnded& ended);
   Result<Ready*> make_ready(uint64_t plan_id);
@@ -70,6 +78,20 @@ class Lane {
   Status copy_in(Ready& ready);
   Status copy_out(Ready& ready);
   Status bring_home(Ready& ready);
+
+  // lane_memory.cc: what the runs of this lane compute in.
+  Status take_memory(Ready& ready, uint64_t lane_bytes);
+  bool has_room_for(const std::vector<uint64_t>& arenas) const;
+  Status allocate(const std::vector<uint64_t>& arenas, uint64_t lane_bytes);
+  Status scrub();
+  Status place(Ready& ready);
+  void release_memory();
+
+  // lane_constants.cc: those that were still loading when the run began. False if the run was stopped meanwhile.
+  void bind_constants(Ready& ready);
+  Result<bool> await_constant(Ready& ready, uint64_t run, uint32_t buffer);
+  Result<bool> await_constants(Ready& ready, uint64_t run, const ipc::PlanFrame::Launch& launch);
+  Result<bool> await_constants(Ready& ready, uint64_t run);
 
   // lane_steps.cc: what a plan does, step by step. False if the run was stopped meanwhile.
   Result<bool> walk(Ready& ready, const ipc::RunCommand& command, uint32_t begin, uint32_t end);
@@ -83,6 +105,8 @@ class Lane {
   Result<bool> pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns);
   uint64_t expected_of(const Ready& ready, uint32_t launch) const;
   Status retire(Ready& ready, size_t keep);
+  /// Waits for all that is in flight, whatever becomes of it.
+  Status drain();
   void forget_segment(uint32_t segment);
 
   // Constant after construction.
@@ -94,9 +118,10 @@ class Lane {
   ipc::RingProducer events_;
   std::map<uint64_t, Ready> ready_;
   std::map<ImportKey, Import> imports_;
+  std::vector<std::shared_ptr<hal::Buffer>> arenas_;  ///< the lane's memory: grows with its plans, until it is trimmed
   std::deque<InFlight> in_flight_;
   uint64_t in_flight_ns_ = 0;
-  std::vector<hal::Buffer*> bound_;                   ///< per buffer of the running plan
+  std::vector<hal::Buffer*> bound_;                   ///< per buffer of the running plan; null: a constant still loads
   std::vector<std::byte*> host_;                      ///< per buffer: where its tensor lies in the arena
   std::vector<const ipc::Binding*> bindings_;         ///< per buffer: where its tensor lies, if it is bound
   std::vector<uint32_t> names_;                       ///< per buffer: which one has its name, after swaps
@@ -105,9 +130,12 @@ class Lane {
   std::vector<uint64_t> rounds_;                      ///< per report of the plan
   std::vector<ipc::RunEnded::Kernel> profile_;        ///< per kernel, if it was asked for
   std::vector<hal::Argument> arguments_;              ///< used again for every launch
-  int64_t first_start_ns_ = 0, last_end_ns_ = 0;
-  bool is_confirmed_ = false;  ///< a launch of this run has ended
-  double scale_ = 1;           ///< how long the last launch took against what was expected of it
+  ByteWriter writer_;
+  int64_t first_start_ns_ = 0, last_end_ns_ = 0, waited_ns_ = 0;
+  bool has_constants_ = false;   ///< all of the running plan are there
+  bool trim_after_run_ = false;  ///< it was asked for meanwhile
+  bool is_confirmed_ = false;    ///< a launch of this run has ended
+  double scale_ = 1;             ///< how long the last launch took against what was expected of it
 };
 
 }  // namespace quern::executor

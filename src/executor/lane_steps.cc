@@ -66,17 +66,26 @@ Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset,
     return view.get();
   }
   const ViewKey key{buffer, offset, size};
-  if (const auto known = ready.views.find(key); known != ready.views.end()) return known->second.get();
-  const std::shared_ptr<hal::Buffer>& whole =
-      decl.role == Role::kConstant ? ready.plan->constants.at(decl.object)->buffer : ready.own[buffer];
-  QUERN_TRY(auto view, holdings_.device().view(whole, offset, size));
-  return ready.views.emplace(key, std::move(view)).first->second.get();
+  if (decl.role == Role::kConstant) {
+    if (const auto known = ready.constant_views.find(key); known != ready.constant_views.end()) return known->second;
+    QUERN_TRY(auto view, holdings_.device().view(ready.plan->constants[buffer]->buffer(), offset, size));
+    ready.constant_views.emplace(key, view.get());
+    return ready.plan->views.with([&](auto& views) { return views.emplace_back(std::move(view)).get(); });
+  }
+  if (const auto known = ready.own_views.find(key); known != ready.own_views.end()) return known->second.get();
+  QUERN_TRY(auto view, holdings_.device().view(ready.own[buffer], offset, size));
+  return ready.own_views.emplace(key, std::move(view)).first->second.get();
 }
 
 Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t index) {
+  const ipc::PlanFrame::Launch& launch = ready.plan->frame.launches[index];
+  // Before the gate, which may close meanwhile.
+  if (!has_constants_) {
+    QUERN_TRY(const bool goes_on, await_constants(ready, command.run, launch));
+    if (!goes_on) return false;
+  }
   QUERN_TRY(const bool go, pass_gate(ready, command.run, expected_of(ready, index)));
   if (!go) return false;
-  const ipc::PlanFrame::Launch& launch = ready.plan->frame.launches[index];
   arguments_.clear();
   for (const auto& argument : launch.arguments) {
     switch (argument.kind) {
@@ -121,6 +130,10 @@ Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc:
 Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Step& step) {
   const ipc::PlanFrame::Repeat& repeat = ready.plan->frame.repeats[step.index];
   const ipc::PlanFrame::Until& until = repeat.until;
+  if (until.every != 0 && !bound_[names_[until.buffer]]) {
+    QUERN_TRY(const bool goes_on, await_constant(ready, command.run, names_[until.buffer]));
+    if (!goes_on) return false;
+  }
   bool met = false;
   uint64_t round = 0;
   while (round < repeat.rounds && !met) {

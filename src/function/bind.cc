@@ -51,7 +51,7 @@ class Binder {
       if (manifest_.dims[i].name == name) return take_dim(i, value);
     for (size_t i = 0; i < manifest_.params.size(); ++i)
       if (manifest_.params[i].name == name) return take_param(i, value);
-    std::vector<std::string> known = {"timeout", "priority", "binary_data_output"};
+    std::vector<std::string> known = {"timeout", "priority", "setup", "binary_data_output"};
     for (const DimDecl& dim : manifest_.dims) known.push_back(dim.name);
     for (const ParamDecl& param : manifest_.params) known.push_back(param.name);
     std::string hint = did_you_mean(name, known);

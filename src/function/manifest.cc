@@ -155,7 +155,8 @@ std::string to_string(const Mistake& mistake) {
 }
 
 bool is_reserved_parameter(std::string_view name) {
-  return name == "timeout" || name == "priority" || name == "binary_data_output" || name.starts_with("sequence_");
+  return name == "timeout" || name == "priority" || name == "setup" || name == "binary_data_output" ||
+         name.starts_with("sequence_");
 }
 
 bool is_identifier(std::string_view name) {

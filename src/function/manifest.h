@@ -117,8 +117,12 @@ struct StepDecl {
 };
 
 /// Not part of the version; changed in place.
+/// How far a function stays ready while nobody calls it.
+enum class KeepWarm : uint8_t { kNothing, kContext, kHost, kHot };
+
 struct Settings {
   uint8_t priority = 5;
+  KeepWarm keep_warm = KeepWarm::kNothing;
   Duration timeout = Duration::seconds(60);  ///< a request's whole life
   std::optional<Duration> device_time;       ///< one run's; default: the timeout
   std::optional<uint64_t> memory_bytes;      ///< the most a request's plan may need
@@ -127,6 +131,8 @@ struct Settings {
   std::optional<Duration> slo_latency;
   double slo_percentile = 99;
 };
+
+std::string_view name_of(KeepWarm stage);
 
 /// A function of `kind: graph`, parsed and checked as far as that needs no device and no request.
 struct Manifest {
@@ -161,8 +167,11 @@ struct ParsedManifest {
   std::vector<Mistake> mistakes;     ///< all of them, in order of line
 };
 
+/// Whether the files of constants are among the files, or were when it was deployed and are not needed any more.
+enum class ConstantFiles : uint8_t { kHere, kElsewhere };
+
 /// Reads `function.yaml` (YAML or JSON) of `files` and checks it against the files it names. Unknown keys are mistakes.
-ParsedManifest parse_manifest(const Files& files);
+ParsedManifest parse_manifest(const Files& files, ConstantFiles constants = ConstantFiles::kHere);
 
 /// SHA-256 over the canonical manifest without settings, and every file it names: the version of the function.
 std::string version_of(const Manifest& manifest, const Files& files);

@@ -113,6 +113,7 @@ void ManifestReader::check_constants() {
   for (size_t i = 0; i < manifest_.buffers.size(); ++i) {
     const BufferDecl& buffer = manifest_.buffers[i];
     if (buffer.role != Role::kConstant || (buffer.file.empty() && !buffer.data)) continue;
+    if (!buffer.data && constants_ == ConstantFiles::kElsewhere) continue;
     const YamlNode& place = *buffer_places_[i];
     if (!buffer.data && files_.find(buffer.file) == files_.end()) {
       std::vector<std::string> names;

@@ -309,7 +309,7 @@ void ManifestReader::read_defines(const YamlNode& node, ProgramDecl& program) {
   }
 }
 
-ParsedManifest parse_manifest(const Files& files) {
+ParsedManifest parse_manifest(const Files& files, ConstantFiles constants) {
   Mistakes mistakes;
   ParsedManifest parsed;
   const auto file = files.find(kManifestFile);
@@ -324,7 +324,7 @@ ParsedManifest parse_manifest(const Files& files) {
   if (const auto* problem = std::get_if<YamlProblem>(&tree)) {
     mistakes.add(problem->line, problem->column, false, problem->text);
   } else {
-    Manifest manifest = ManifestReader(files, mistakes).read(std::get<YamlNode>(tree));
+    Manifest manifest = ManifestReader(files, mistakes, constants).read(std::get<YamlNode>(tree));
     if (!mistakes.any_error()) parsed.manifest = std::move(manifest);
   }
   parsed.mistakes = mistakes.take();

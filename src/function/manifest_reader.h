@@ -48,7 +48,8 @@ std::vector<std::string> dtype_names();
 /// parts. A part that is wrong is reported and left out, and reading goes on: all mistakes come at once.
 class ManifestReader {
  public:
-  ManifestReader(const Files& files, Mistakes& mistakes) : files_(files), mistakes_(mistakes) {}
+  ManifestReader(const Files& files, Mistakes& mistakes, ConstantFiles constants = ConstantFiles::kHere)
+      : files_(files), mistakes_(mistakes), constants_(constants) {}
 
   Manifest read(const YamlNode& root);
   /// Of a map of settings that stands by itself.
@@ -136,6 +137,7 @@ class ManifestReader {
 
   const Files& files_;
   Mistakes& mistakes_;
+  ConstantFiles constants_;
   Manifest manifest_;
   // Where each part stands, in the order of the manifest's lists.
   const YamlNode* root_ = nullptr;

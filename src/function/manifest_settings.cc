@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "base/units.h"
@@ -9,9 +11,13 @@
 namespace quern {
 namespace {
 
+// By the values of KeepWarm.
+constexpr std::array<std::string_view, 4> kStages = {"nothing", "context", "host", "hot"};
 constexpr Duration kLongestTimeout = Duration::seconds(24 * 3600);
 
 }  // namespace
+
+std::string_view name_of(KeepWarm stage) { return kStages[static_cast<size_t>(stage)]; }
 
 Settings ManifestReader::read_settings_alone(const YamlNode& node) {
   if (!node.is_null()) read_settings(node);
@@ -20,13 +26,21 @@ Settings ManifestReader::read_settings_alone(const YamlNode& node) {
 
 void ManifestReader::read_settings(const YamlNode& node) {
   if (!is_map(node, "settings")) return;
-  refuse_unknown_keys(node, "settings", {"priority", "limits", "quota", "slo"}, {});
+  refuse_unknown_keys(node, "settings", {"priority", "keep_warm", "limits", "quota", "slo"}, {});
   if (const YamlNode* priority = node.find("priority"))
     if (auto value = whole_of(*priority, "priority")) {
       if (*value < 0 || *value > 9)
         mistakes_.error(*priority, fmt::format("priority is {}; write 0 (most urgent) to 9", *value));
       else
         manifest_.settings.priority = static_cast<uint8_t>(*value);
+    }
+  if (const YamlNode* keep = node.find("keep_warm"))
+    if (auto text = text_of(*keep, "keep_warm")) {
+      const auto stage = std::find(kStages.begin(), kStages.end(), *text);
+      if (stage == kStages.end())
+        mistakes_.error(*keep, fmt::format("keep_warm is {}; write {}", shown(*text), fmt::join(kStages, ", ")));
+      else
+        manifest_.settings.keep_warm = static_cast<KeepWarm>(stage - kStages.begin());
     }
   if (const YamlNode* limits = node.find("limits"); limits && !limits->is_null()) read_limits(*limits);
   if (const YamlNode* quota = node.find("quota"); quota && !quota->is_null()) read_quota(*quota);

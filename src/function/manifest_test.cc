@@ -356,6 +356,17 @@ TEST(Manifest, RefusesProgramsOfVeryManyKernels) {
   EXPECT_THAT(all_text(parse_manifest(files)), testing::HasSubstr("has about 1025 kernels; at most 1024 are compiled"));
 }
 
+TEST(Manifest, NeedsNoFilesOfConstantsThatWereCheckedBefore) {
+  Files files = files_with(kGood);
+  files.erase("w.npy");
+  EXPECT_FALSE(parse_manifest(files).manifest.has_value());
+  const auto parsed = parse_manifest(files, ConstantFiles::kElsewhere);
+  ASSERT_TRUE(parsed.manifest.has_value()) << all_text(parsed);
+  EXPECT_EQ(parsed.manifest->buffer("w")->file, "w.npy");
+  files.erase("saxpy.cl");
+  EXPECT_FALSE(parse_manifest(files, ConstantFiles::kElsewhere).manifest.has_value()) << "sources are needed";
+}
+
 TEST(Manifest, SaysThatThereIsNone) {
   auto parsed = parse_manifest({{"function.yml", {}}});
   EXPECT_EQ(all_text(parsed), "function.yaml: error: is not in the folder; did you mean 'function.yml'?\n");
@@ -397,7 +408,7 @@ TEST(Manifest, KnowsNames) {
     EXPECT_FALSE(is_function_name(bad)) << bad;
   EXPECT_TRUE(is_function_name(std::string(63, 'a')));
   EXPECT_FALSE(is_function_name(std::string(64, 'a')));
-  for (std::string_view name : {"timeout", "priority", "binary_data_output", "sequence_id", "sequence_"})
+  for (std::string_view name : {"timeout", "priority", "setup", "binary_data_output", "sequence_id", "sequence_"})
     EXPECT_TRUE(is_reserved_parameter(name));
   for (std::string_view name : {"timeouts", "sequence", "n", ""}) EXPECT_FALSE(is_reserved_parameter(name));
 }

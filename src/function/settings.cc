@@ -14,9 +14,9 @@ namespace quern {
 namespace {
 
 // In this order they make a nested map without going back.
-constexpr std::array<std::string_view, 9> kPaths = {"limits.device_time", "limits.memory",    "limits.timeout",
-                                                    "priority",           "quota.time.limit", "quota.time.request",
-                                                    "quota.units",        "slo.latency",      "slo.percentile"};
+constexpr std::array<std::string_view, 10> kPaths = {
+    "keep_warm",        "limits.device_time", "limits.memory", "limits.timeout", "priority",
+    "quota.time.limit", "quota.time.request", "quota.units",   "slo.latency",    "slo.percentile"};
 using Flat = std::map<std::string, std::string>;
 
 std::string exact(Duration duration) {
@@ -31,6 +31,7 @@ Flat flat(const Settings& settings) {
   Flat all;
   const auto number = [](double value) { return fmt::format("{}", value); };
   if (settings.priority != plain.priority) all["priority"] = fmt::format("{}", settings.priority);
+  if (settings.keep_warm != plain.keep_warm) all["keep_warm"] = name_of(settings.keep_warm);
   if (settings.timeout != plain.timeout) all["limits.timeout"] = exact(settings.timeout);
   if (settings.device_time) all["limits.device_time"] = exact(*settings.device_time);
   if (settings.memory_bytes) all["limits.memory"] = fmt::format("{}", *settings.memory_bytes);

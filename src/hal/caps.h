@@ -29,6 +29,8 @@ struct Caps {
   bool launch_offset = false;
   bool unified_memory = false;  ///< host ranges can be imported and are read in place
   bool partitions = false;      ///< units can be divided into sub-devices
+  /// Allocated memory that is new to this process is zero: it never shows what another process left in it.
+  bool fresh_memory_is_zero = false;
   Overlap overlap = Overlap::kNone;
   FaultScope fault_scope = FaultScope::kProcess;
   Timestamps timestamps = Timestamps::kWall;

@@ -23,7 +23,8 @@ class Device {
 
   virtual const Caps& caps() const = 0;
 
-  /// kExhausted past Caps::max_allocation_bytes or past what is left; contents are undefined.
+  /// kExhausted past Caps::max_allocation_bytes or past what is left. Contents are undefined: what this process left
+  /// there or, unless Caps::fresh_memory_is_zero, what any other did.
   virtual Result<std::shared_ptr<Buffer>> allocate(uint64_t size_bytes) = 0;
 
   /// A host range as a buffer, without a copy. Only where Caps::unified_memory. The range must start at a multiple

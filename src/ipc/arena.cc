@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ipc/arena.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,10 +15,37 @@ namespace {
 std::atomic<uint32_t> next_segment{1};
 }  // namespace
 
+Result<std::shared_ptr<Segment>> adopt_segment(os::Fd fd, uint64_t size_bytes) {
+  auto segment = std::make_shared<Segment>();
+  segment->id = next_segment.fetch_add(1);
+  segment->direction = Direction::kInput;
+  segment->size_bytes = size_bytes;
+  QUERN_TRY(segment->mapping, os::map(fd, size_bytes, false));
+  segment->fd = std::move(fd);
+  return segment;
+}
+
+Block Block::borrow(std::shared_ptr<Segment> segment, uint64_t offset, uint64_t size,
+                    std::shared_ptr<const void> owner) {
+  Block block;
+  block.segment_ = std::move(segment);
+  block.owner_ = std::move(owner);
+  block.offset_ = offset;
+  block.size_ = size;
+  return block;
+}
+
+Result<std::shared_ptr<Segment>> Block::reader() const {
+  if (segment_->direction == Direction::kInput) return segment_;
+  QUERN_CHECK(arena_ != nullptr, "only a block of an arena has a reader");
+  return arena_->reader_of(*segment_);
+}
+
 Block::Block(Block&& other) noexcept { *this = std::move(other); }
 
 Block& Block::operator=(Block&& other) noexcept {
   std::swap(arena_, other.arena_);
+  std::swap(owner_, other.owner_);
   std::swap(segment_, other.segment_);
   std::swap(offset_, other.offset_);
   std::swap(size_, other.size_);
@@ -103,6 +131,17 @@ void Arena::give_back(const Segment& segment, uint64_t offset, uint64_t size) {
       dropped = std::move(room->segment);
       rooms.list.erase(room);
     }
+  });
+}
+
+Result<std::shared_ptr<Segment>> Arena::reader_of(Segment& segment) {
+  return rooms_.with([&](Rooms&) -> Result<std::shared_ptr<Segment>> {
+    if (!segment.reader) {
+      os::Fd fd(fcntl(segment.fd.get(), F_DUPFD_CLOEXEC, 0));
+      if (!fd) return exhausted(fmt::format("{}: no descriptor is left for a segment that is read", name_));
+      QUERN_TRY(segment.reader, adopt_segment(std::move(fd), segment.size_bytes));
+    }
+    return segment.reader;
   });
 }
 

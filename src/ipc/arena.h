@@ -22,20 +22,30 @@ enum class Direction : uint8_t {
   kOutput,  ///< executors write, the daemon sends from it
 };
 
-/// One memfd of an arena. Executors map it whole, once.
+/// One memfd of an arena, or of an object. Executors map it whole, once.
 struct Segment {
   uint32_t id = 0;
   Direction direction = Direction::kInput;
   uint64_t size_bytes = 0;
   os::Fd fd;
   os::Mapping mapping;
+  /// Of an output segment, once somebody asked (Block::reader). Guarded by its arena.
+  std::shared_ptr<Segment> reader;
 };
+
+/// A segment that is no arena's, over an immutable memfd of at least `size_bytes`, which are not 0. Read-only, for
+/// executors and for us.
+Result<std::shared_ptr<Segment>> adopt_segment(os::Fd fd, uint64_t size_bytes);
 
 class Arena;
 
 /// A piece of a segment, given back with its owner. Starts at a multiple of kBlockAlignment.
 class Block {
  public:
+  /// A piece of memory that `owner` keeps: nothing is given back but the hold on `owner`.
+  static Block borrow(std::shared_ptr<Segment> segment, uint64_t offset, uint64_t size,
+                      std::shared_ptr<const void> owner);
+
   Block() = default;
   Block(Block&& other) noexcept;
   Block& operator=(Block&& other) noexcept;
@@ -46,9 +56,15 @@ class Block {
   uint64_t offset() const { return offset_; }
   uint64_t size() const { return size_; }
 
+  /// The same memory, at the same offsets, as executors may only read it, so that what was an output can be an input:
+  /// this segment, or a second one over the same memfd, made for the first who asks and kept as long as this one. Of a
+  /// block that an arena gave.
+  Result<std::shared_ptr<Segment>> reader() const;
+
  private:
   friend class Arena;
-  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Arena> arena_;       ///< null: it is borrowed
+  std::shared_ptr<const void> owner_;  ///< of a borrowed one
   std::shared_ptr<Segment> segment_;
   uint64_t offset_ = 0, size_ = 0;
 };
@@ -81,6 +97,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
   Arena(std::string name, Direction direction, uint64_t most_bytes);
   void give_back(const Segment& segment, uint64_t offset, uint64_t size);
+  Result<std::shared_ptr<Segment>> reader_of(Segment& segment);
 
   // Constant after construction.
   std::string name_;

@@ -81,6 +81,10 @@ void fields(V& v, Discovered& d) {
   v.list(d.devices, 256, [&](auto& f) { v(f.index), v(f.name), v(f.is_gpu), v(f.units), v(f.memory_bytes); });
 }
 template <class V>
+void fields(V& v, Dropped& d) {
+  v(d.object);
+}
+template <class V>
 void fields(V& v, Build& b) {
   v(b.size_bytes);
 }
@@ -102,7 +106,7 @@ void fields(V& v, SignatureFrame& s) {
 }
 template <class V>
 void fields(V& v, RunCommand& r) {
-  v(r.run), v(r.plan), v(r.profile);
+  v(r.run), v(r.plan), v(r.lane_bytes), v(r.profile);
   v.list(r.bindings, kMostBindings, [&](Binding& b) { v(b.segment), v(b.offset); });
   v.list(r.scalars, kMostScalars, [&](uint64_t& bits) { v(bits); });
 }
@@ -119,13 +123,17 @@ void fields(V& v, ForgetSegmentCommand& f) {
   v(f.segment);
 }
 template <class V>
+void fields(V&, TrimCommand&) {}
+template <class V>
 void fields(V& v, RunEnded& r) {
-  v(r.run), v(r.ok), v(r.stopped), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns),
+  v(r.run), v(r.ok), v(r.stopped), v(r.no_room), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns),
       v(r.reported_ns);
-  v(r.device_time_ns);
+  v(r.waited_ns), v(r.device_time_ns);
   v.list(r.rounds, kMostReported, [&](uint64_t& rounds) { v(rounds); });
   v.list(r.kernels, kMostKernels, [&](auto& kernel) { v(kernel.launches), v(kernel.time_ns); });
 }
+template <class V>
+void fields(V&, LaneTrimmed&) {}
 
 namespace {
 
@@ -143,6 +151,13 @@ bool read_alternative(size_t tag, Reader& reader, Variant& into) {
 }
 
 bool is_valid(ErrorCode code) { return code <= ErrorCode::kInternal; }
+
+// Index and type must be of one alternative, or this does not compile.
+template <size_t I>
+void write_event(const std::variant_alternative_t<I, LaneEvent>& event, ByteWriter& into) {
+  into.put(static_cast<uint8_t>(I));
+  write(event, into);
+}
 
 }  // namespace
 
@@ -198,12 +213,18 @@ Status decode(std::span<const std::byte> bytes, Command& into) {
   return {};
 }
 
-void encode(const RunEnded& ended, ByteWriter& into) { write(ended, into); }
+void encode(const RunEnded& ended, ByteWriter& into) { write_event<0>(ended, into); }
+void encode(const LaneTrimmed& trimmed, ByteWriter& into) { write_event<1>(trimmed, into); }
 
-Result<RunEnded> decode_run_ended(std::span<const std::byte> bytes) {
-  QUERN_TRY(RunEnded ended, read_whole<RunEnded>(bytes, "event"));
-  if (!is_valid(ended.code)) return invalid("event: has an unknown code");
-  return ended;
+Result<LaneEvent> decode_lane_event(std::span<const std::byte> bytes) {
+  ByteReader reader(bytes);
+  Reader fields_of{reader};
+  LaneEvent event;
+  if (!read_alternative(reader.get<uint8_t>(), fields_of, event) || !reader.ok() || !reader.at_end())
+    return invalid("event: is damaged");
+  if (const auto* ended = std::get_if<RunEnded>(&event); ended && !is_valid(ended->code))
+    return invalid("event: has an unknown code");
+  return event;
 }
 
 }  // namespace quern::ipc

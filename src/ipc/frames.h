@@ -59,11 +59,12 @@ struct MapSegment {
 struct UnmapSegment {
   uint32_t segment = 0;
 };
-/// A constant. Descriptor: its sealed bytes.
+/// A constant. Descriptor: its sealed bytes. Answered when it is on the device, while other frames are taken.
 struct LoadObject {
   uint64_t object = 0;
   uint64_t size_bytes = 0;
 };
+/// Free it, also while it is being loaded; no run uses it. Answered by Dropped.
 struct DropObject {
   uint64_t object = 0;
 };
@@ -75,11 +76,12 @@ struct LoadProgram {
 struct DropProgram {
   uint64_t program = 0;
 };
-/// Descriptor: a sealed PlanFrame.
+/// Descriptor: a sealed PlanFrame. Its constants were loaded or are being loaded: a kernel waits for its own only.
 struct PreparePlan {
   uint64_t plan = 0;
   uint64_t size_bytes = 0;
 };
+/// Let go of it; no run uses it.
 struct DropPlan {
   uint64_t plan = 0;
 };
@@ -90,13 +92,20 @@ struct Hello {
   DeviceCaps caps;
   std::vector<int32_t> workers;  ///< threads that execute kernels
 };
-/// What was asked for is there (or is not): LoadProgram, LoadObject, MapSegment and PreparePlan are answered in order.
+/// What was asked for is there (or is not). LoadProgram, MapSegment and PreparePlan are answered in order; LoadObjects
+/// in an order of their own, each before the end of a run that needs it. An object that is not there holds no memory:
+/// kExhausted if the device had no room for it, kCancelled if it was dropped meanwhile.
 struct Loaded {
   enum class Kind : uint8_t { kSegment, kObject, kProgram, kPlan } kind = Kind::kSegment;
   uint64_t id = 0;
   bool ok = true;
   ErrorCode code = ErrorCode::kInternal;
   std::string text;
+};
+
+/// The memory of the object is free; after the answer to its LoadObject.
+struct Dropped {
+  uint64_t object = 0;
 };
 
 struct Discovered {
@@ -126,7 +135,7 @@ struct Built {
 };
 
 using Frame = std::variant<Start, MapSegment, UnmapSegment, LoadObject, DropObject, LoadProgram, DropProgram,
-                           PreparePlan, DropPlan, Hello, Loaded, Build, Built, Discover, Discovered>;
+                           PreparePlan, DropPlan, Hello, Loaded, Build, Built, Discover, Discovered, Dropped>;
 Bytes encode(const Frame& frame);
 /// kInvalid for anything but exactly one whole frame.
 Result<Frame> decode(std::span<const std::byte> bytes);
@@ -165,7 +174,8 @@ struct Binding {
 /// `bindings`: one per input and output, in the order of the plan's buffers.
 struct RunCommand {
   uint64_t run = 0, plan = 0;
-  bool profile = false;  ///< report the time of each kernel
+  uint64_t lane_bytes = 0;  ///< of memory that the lane may have and keep; never less than the plan needs
+  bool profile = false;     ///< report the time of each kernel
   std::vector<Binding> bindings;
   std::vector<uint64_t> scalars;
 };
@@ -180,20 +190,26 @@ struct ForgetPlanCommand {
 struct ForgetSegmentCommand {
   uint32_t segment = 0;
 };
-using Command = std::variant<RunCommand, StopCommand, ForgetPlanCommand, ForgetSegmentCommand>;
+/// Free the memory that the lane computes in. Answered by LaneTrimmed; during a run, when it has ended.
+struct TrimCommand {};
+using Command = std::variant<RunCommand, StopCommand, ForgetPlanCommand, ForgetSegmentCommand, TrimCommand>;
 /// Into a buffer that is used again, since this is on the path of every request.
 void encode(const Command& command, ByteWriter& into);
 /// Into a command that is used again.
 Status decode(std::span<const std::byte> bytes, Command& into);
 
-/// The only event of a lane, for now.
+// Events of a lane's ring.
+
+/// How a run went; kUnavailable if a constant that it needs could not be loaded.
 struct RunEnded {
   uint64_t run = 0;
   bool ok = true, stopped = false;
+  bool no_room = false;  ///< for what it computes in (kExhausted): nothing was launched, and the lane holds no memory
   ErrorCode code = ErrorCode::kInternal;
   std::string text;
   /// Steady clock: command read, first START, last END, this report written.
   int64_t taken_ns = 0, started_ns = 0, ended_ns = 0, reported_ns = 0;
+  int64_t waited_ns = 0;  ///< for constants that were still being loaded
   uint64_t device_time_ns = 0;
   std::vector<uint64_t> rounds;  ///< of the repeats that the plan reports
   struct Kernel {
@@ -201,7 +217,12 @@ struct RunEnded {
   };
   std::vector<Kernel> kernels;  ///< with `profile`: by PlanFrame::Launch::kernel, of the first 256
 };
+/// The lane holds no memory.
+struct LaneTrimmed {};
+using LaneEvent = std::variant<RunEnded, LaneTrimmed>;
+/// As alternatives of LaneEvent, without the copy that making one would take.
 void encode(const RunEnded& ended, ByteWriter& into);
-Result<RunEnded> decode_run_ended(std::span<const std::byte> bytes);
+void encode(const LaneTrimmed& trimmed, ByteWriter& into);
+Result<LaneEvent> decode_lane_event(std::span<const std::byte> bytes);
 
 }  // namespace quern::ipc

@@ -13,9 +13,17 @@ void fuzz_one(std::span<const std::byte> input) {
   if (const auto build = ipc::decode_build(input); build.ok())
     QUERN_CHECK(ipc::decode_build(ipc::encode(*build)).ok(), "build");
   (void)ipc::decode_signatures(input);
-  (void)ipc::decode_run_ended(input);
+  if (const auto event = ipc::decode_lane_event(input); event.ok()) {
+    ByteWriter writer;
+    std::visit([&](const auto& one) { ipc::encode(one, writer); }, *event);
+    QUERN_CHECK(ipc::decode_lane_event(writer.bytes()).ok(), "event");
+  }
   ipc::Command command;
-  (void)ipc::decode(input, command);
+  if (ipc::decode(input, command).ok()) {
+    ByteWriter writer;
+    ipc::encode(command, writer);
+    QUERN_CHECK(ipc::decode(writer.bytes(), command).ok(), "command");
+  }
 }
 
 FuzzPlan fuzz_plan() {
@@ -24,6 +32,7 @@ FuzzPlan fuzz_plan() {
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Start{{"opencl", 0, {1}, 1, true, "x"}, 2}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Hello{{"opencl", "cpu", "key"}, {1, 2}}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Loaded{}))));
+  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Dropped{3}))));
   ipc::PlanFrame frame;
   using Kind = ipc::PlanFrame::Step::Kind;
   frame.buffers = {{.role = ipc::PlanFrame::Role::kOutput, .size_bytes = 64}};
@@ -34,9 +43,18 @@ FuzzPlan fuzz_plan() {
   frame.repeats[0].checks = {2};
   frame.steps = {{Kind::kRepeat, 0, 2}, {Kind::kLaunch, 0, 2}};
   plan.seeds.push_back(text(ipc::encode(frame)));
-  ByteWriter writer;
-  ipc::encode(ipc::Command(ipc::RunCommand{1, 2, false, {{1, 256}}, {7}}), writer);
-  plan.seeds.push_back(text(writer.take()));
+  const auto add = [&](const auto& message) {
+    ByteWriter writer;
+    ipc::encode(message, writer);
+    plan.seeds.push_back(text(writer.take()));
+  };
+  add(ipc::Command(ipc::RunCommand{1, 2, 4096, false, {{1, 256}}, {7}}));
+  add(ipc::Command(ipc::TrimCommand{}));
+  ipc::RunEnded ended;
+  ended.rounds = {3};
+  ended.kernels = {{1, 100}};
+  add(ended);
+  add(ipc::LaneTrimmed{});
   plan.words = {std::string("\xff\xff\xff\xff"), std::string("\0\0\0\0", 4)};
   return plan;
 }

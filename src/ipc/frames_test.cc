@@ -23,6 +23,10 @@ TEST(Frames, EveryControlFrameComesBackAsItWas) {
   ASSERT_TRUE(loaded_back.ok());
   EXPECT_EQ(std::get<Loaded>(*loaded_back).text, "no room");
   EXPECT_EQ(std::get<Loaded>(*loaded_back).code, ErrorCode::kExhausted);
+
+  const auto dropped = decode(encode(Frame(Dropped{11})));
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_EQ(std::get<Dropped>(*dropped).object, 11U);
 }
 
 TEST(Frames, EveryCutAndEveryAddedByteIsDamage) {
@@ -48,13 +52,84 @@ TEST(Frames, ACommandFitsItsRecordAtItsLargest) {
   EXPECT_EQ(std::get<RunCommand>(back).scalars.size(), 4096U);
 }
 
+TEST(Frames, EveryCommandOfALaneComesBackAsItWas) {
+  RunCommand run;
+  run.run = 5;
+  run.plan = 6;
+  run.lane_bytes = uint64_t{3} << 30;
+  run.profile = true;
+  ByteWriter writer;
+  encode(Command(run), writer);
+  Command back;
+  ASSERT_TRUE(decode(writer.bytes(), back).ok());
+  const auto& got = std::get<RunCommand>(back);
+  EXPECT_EQ(got.run, 5U);
+  EXPECT_EQ(got.plan, 6U);
+  EXPECT_EQ(got.lane_bytes, uint64_t{3} << 30);
+  EXPECT_TRUE(got.profile);
+
+  writer.clear();
+  encode(Command(TrimCommand{}), writer);
+  ASSERT_TRUE(decode(writer.bytes(), back).ok());
+  EXPECT_TRUE(std::holds_alternative<TrimCommand>(back));
+}
+
+TEST(Frames, EveryEventOfALaneComesBackAsItWas) {
+  RunEnded ended;
+  ended.run = 5;
+  ended.ok = false;
+  ended.no_room = true;
+  ended.code = ErrorCode::kExhausted;
+  ended.text = "no room";
+  ended.waited_ns = 17;
+  ended.rounds = {1, 2};
+  ended.kernels = {{3, 4}};
+  ByteWriter writer;
+  encode(ended, writer);
+  const auto back = decode_lane_event(writer.bytes());
+  ASSERT_TRUE(back.ok());
+  const auto& got = std::get<RunEnded>(*back);
+  EXPECT_EQ(got.run, 5U);
+  EXPECT_FALSE(got.ok);
+  EXPECT_TRUE(got.no_room);
+  EXPECT_EQ(got.code, ErrorCode::kExhausted);
+  EXPECT_EQ(got.text, "no room");
+  EXPECT_EQ(got.waited_ns, 17);
+  EXPECT_EQ(got.rounds, ended.rounds);
+  ASSERT_EQ(got.kernels.size(), 1U);
+  EXPECT_EQ(got.kernels[0].time_ns, 4U);
+
+  writer.clear();
+  encode(LaneTrimmed{}, writer);
+  const auto trimmed = decode_lane_event(writer.bytes());
+  ASSERT_TRUE(trimmed.ok());
+  EXPECT_TRUE(std::holds_alternative<LaneTrimmed>(*trimmed));
+}
+
+TEST(Frames, EveryCutAndEveryAddedByteOfAnEventIsDamage) {
+  RunEnded ended;
+  ended.text = "why";
+  ByteWriter writer;
+  encode(ended, writer);
+  Bytes bytes = writer.take();
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(decode_lane_event(std::span(bytes).first(size)).ok()) << size;
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(decode_lane_event(bytes).ok());
+  bytes.pop_back();
+  bytes[0] = std::byte{2};
+  EXPECT_FALSE(decode_lane_event(bytes).ok()) << "of an unknown kind";
+  bytes[0] = std::byte{1};
+  EXPECT_FALSE(decode_lane_event(bytes).ok()) << "LaneTrimmed has no fields";
+}
+
 TEST(Frames, AnEventWithAnUnknownCodeIsRefused) {
   RunEnded ended;
   ended.run = 5;
   ended.code = static_cast<ErrorCode>(50);
   ByteWriter writer;
   encode(ended, writer);
-  EXPECT_FALSE(decode_run_ended(writer.bytes()).ok());
+  EXPECT_FALSE(decode_lane_event(writer.bytes()).ok());
 }
 
 }  // namespace

@@ -30,12 +30,19 @@ std::string times_line(std::vector<int64_t> times) {
                      show_time(static_cast<double>(times.front())), show_time(static_cast<double>(times.back())));
 }
 
+// Where an output is that is not shown: empty if it is.
+std::string place_of(const client::TensorView& output, const Wanted& wanted) {
+  if (!output.object.empty()) return fmt::format("stays for {} as {}", output.expires_in, output.object);
+  const auto file = wanted.outputs.find(output.name);
+  return file == wanted.outputs.end() ? "" : "written to " + file->second;
+}
+
 void print_people(const client::FunctionInfo& function, const client::InferAnswer& answer, const Wanted& wanted,
                   const std::vector<int64_t>& times) {
   for (const auto& output : answer.outputs) {
-    const auto file = wanted.outputs.find(output.name);
+    const std::string place = place_of(output, wanted);
     fmt::print("{}  {} {}  {}\n", output.name, name_of(output.dtype), show_shape(output.shape),
-               file == wanted.outputs.end() ? show_values(output, kShown, false) : "written to " + file->second);
+               place.empty() ? show_values(output, kShown, false) : place);
   }
   if (answer.parameters_json.size() > 2) fmt::print("{}\n", answer.parameters_json);
   fmt::print("{}@{}  request {}  {}\n", function.name, answer.version, answer.request, times_line(times));
@@ -49,7 +56,11 @@ void print_json(const client::FunctionInfo& function, const client::InferAnswer&
     if (!outputs.empty()) outputs += ", ";
     outputs += fmt::format("{{\"name\": \"{}\", \"datatype\": \"{}\", \"shape\": {}", output.name,
                            protocol_name_of(output.dtype), show_shape(output.shape));
-    if (!wanted.outputs.contains(output.name)) outputs += ", \"data\": " + show_values(output, SIZE_MAX, true);
+    if (!output.object.empty())
+      outputs += fmt::format(", \"object\": {}, \"expires_in\": {}", json_string(output.object),
+                             json_string(output.expires_in));
+    else if (!wanted.outputs.contains(output.name))
+      outputs += ", \"data\": " + show_values(output, SIZE_MAX, true);
     outputs += "}";
   }
   for (const int64_t one : times) list += fmt::format("{}{}", list.empty() ? "" : ", ", one);
@@ -93,9 +104,16 @@ Result<Wanted> read(const CallFlags& flags) {
 Status check_outputs(const client::FunctionInfo& function, const Wanted& wanted) {
   std::vector<std::string> known;
   for (const auto& output : function.outputs) known.push_back(output.name);
-  for (const auto& [name, file] : wanted.outputs)
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      return invalid(fmt::format("function {}: has no output '{}'{}", function.name, name, did_you_mean(name, known)));
+  const auto check = [&](const std::string& name) -> Status {
+    if (std::find(known.begin(), known.end(), name) != known.end()) return {};
+    return invalid(fmt::format("function {}: has no output '{}'{}", function.name, name, did_you_mean(name, known)));
+  };
+  for (const auto& [name, file] : wanted.outputs) QUERN_TRY(check(name));
+  for (const auto& [name, lease] : wanted.kept) {
+    QUERN_TRY(check(name));
+    if (wanted.outputs.contains(name))
+      return invalid(fmt::format("output {}: --keep leaves it on the server, --output fetches it; give one", name));
+  }
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,16 @@ void add_call_flags(CLI::App& command, CallFlags& flags);
 struct Wanted {
   std::vector<InputFlag> inputs;
   std::map<std::string, ParameterValue> parameters;
-  std::map<std::string, int64_t> dims;         ///< and whole params: a shape may use them
-  std::map<std::string, std::string> outputs;  ///< file by name
+  std::map<std::string, int64_t> dims;                  ///< and whole params: a shape may use them
+  std::map<std::string, std::string> outputs;           ///< file by name
+  std::map<std::string, std::optional<Duration>> kept;  ///< outputs that stay on the server, and how long
 };
 Result<Wanted> read(const CallFlags& flags);
 
 /// "NAME=N" of --dims.
 Status read_dim(const std::string& text, std::map<std::string, ParameterValue>& parameters);
 
-/// kInvalid for an output that the function does not have ("did you mean").
+/// kInvalid for an output that the function does not have ("did you mean"), or that is to be in two places.
 Status check_outputs(const client::FunctionInfo& function, const Wanted& wanted);
 Status write_outputs(const client::InferAnswer& answer, const Wanted& wanted);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 
 namespace CLI {
 class App;
@@ -32,6 +33,12 @@ void add_functions(CLI::App& app, Work& work);
 void add_devices(CLI::App& app, Work& work);
 void add_requests(CLI::App& app, Work& work);
 void add_cancel(CLI::App& app, Work& work);
+void add_why(CLI::App& app, Work& work);
+void add_memory(CLI::App& app, Work& work);
+void add_keep(CLI::App& app, Work& work);
+void add_put(CLI::App& app, Work& work);
+void add_get(CLI::App& app, Work& work);
+void add_objects(CLI::App& app, Work& work);
 void add_remove(CLI::App& app, Work& work);
 void add_history(CLI::App& app, Work& work);
 void add_rollback(CLI::App& app, Work& work);
@@ -49,9 +56,6 @@ int fail(const Error& error);
 
 /// Rows as aligned columns, the first row as headings; `right` lists the columns that hold numbers.
 std::string align(const std::vector<std::vector<std::string>>& rows, std::span<const size_t> right = {});
-
-/// "1.24ms", "830us", "2.1s": three digits, for people.
-std::string show_time(double ns);
 
 /// With quotes and escapes.
 std::string json_string(std::string_view text);

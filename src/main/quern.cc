@@ -63,6 +63,12 @@ int run(int count, char** words) {
   add_devices(app, work);
   add_requests(app, work);
   add_cancel(app, work);
+  add_why(app, work);
+  add_memory(app, work);
+  add_keep(app, work);
+  add_put(app, work);
+  add_get(app, work);
+  add_objects(app, work);
   add_history(app, work);
   add_rollback(app, work);
   add_set(app, work);

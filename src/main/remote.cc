@@ -50,10 +50,4 @@ std::string json_string(std::string_view text) {
   return out;
 }
 
-std::string show_time(double ns) {
-  for (const auto& [unit, size] : {std::pair{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}})
-    if (ns >= size) return fmt::format("{:.{}f}{}", ns / size, ns >= 100 * size ? 0 : ns >= 10 * size ? 1 : 2, unit);
-  return fmt::format("{:.0f}ns", ns);
-}
-
 }  // namespace quern::main

@@ -102,8 +102,11 @@ Result<sim::Model> read_model(const Flags& flags) {
   for (const std::string& note : workload.notes) fmt::print(stderr, "note: {}\n", note);
   for (const std::string& file : flags.devices) {
     QUERN_TRY(const Bytes text, os::read_file(file, 1 << 20));
-    QUERN_TRY(const auto devices, told(sim::parse_devices(as_text(text), file), file));
-    workload.model.devices.insert(workload.model.devices.end(), devices.begin(), devices.end());
+    QUERN_TRY(const sim::Machine machine, told(sim::parse_devices(as_text(text), file), file));
+    auto& devices = workload.model.devices;
+    devices.insert(devices.end(), machine.devices.begin(), machine.devices.end());
+    if (machine.host) workload.model.host = *machine.host;
+    if (machine.pool) workload.model.pool = *machine.pool;
   }
   if (flags.requests != 0) {
     workload.model.most_requests = flags.requests;
@@ -133,7 +136,9 @@ Result<std::vector<Choice>> choices_of(const Flags& flags, const sched::Policy& 
   if (!choices.empty()) return choices;
   for (const std::string& name : known)
     if (choices.empty() && sched::preset(name) == own) choices.push_back({name, own});
-  if (choices.empty()) choices.push_back({fmt::format("{}+{}+{}", own.fairness, own.placement, own.eviction), own});
+  if (choices.empty())
+    choices.push_back(
+        {fmt::format("{}+{}+{}+{}+{}", own.fairness, own.placement, own.eviction, own.setup, own.exit), own});
   return choices;
 }
 
@@ -182,7 +187,7 @@ int run(const Flags& flags) {
 void add_simulate(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("simulate", "Run the scheduler over devices and calls that are only numbers");
   auto flags = std::make_shared<Flags>();
-  command->add_option("--devices", flags->devices, "The devices there are; several files are added up")
+  command->add_option("--devices", flags->devices, "The devices there are, and their host; several files are added up")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command->add_option("--workload", flags->workload, "Tenants, functions and who calls them")->type_name("FILE");
@@ -213,6 +218,8 @@ void add_simulate(CLI::App& app, Work& work) {
       "Needs no device and no server. What it prints depends on its files and the seed only.\n\nExamples:\n"
       "  quern simulate --devices examples/simulate/v100x4.yaml --workload examples/simulate/tenants32.yaml \\\n"
       "      --policy exclusive,kaas,quern\n"
+      "  quern simulate --devices examples/simulate/cold.yaml --workload examples/simulate/cold-calls.yaml \\\n"
+      "      --policy serial,sage,quern\n"
       "  quern simulate --devices examples/simulate/cpu.yaml --workload examples/simulate/mixed.yaml --by tenant");
   command->callback([=, &work] { work = [=] { return run(*flags); }; });
 }

@@ -104,7 +104,7 @@ ParameterValue parameter_of(const std::string& text) {
 }
 
 Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& function, const std::vector<InputFlag>& flags,
-                                             Dims dims, uint64_t seed) {
+                                             Dims dims, uint64_t seed, bool has_server) {
   std::vector<OwnedTensor> tensors(flags.size());
   std::vector<const client::FunctionInfo::Tensor*> declared;
   std::vector<std::string> known;
@@ -115,8 +115,15 @@ Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& functio
       return invalid(
           fmt::format("function {}: has no input '{}'{}", function.name, flag.name, did_you_mean(flag.name, known)));
     declared.push_back(&function.inputs[static_cast<size_t>(found - known.begin())]);
-    if (flag.is_made() && flag.value != "@random" && flag.value != "@zeros" && flag.value != "@ones")
-      return invalid(fmt::format("input {}: '{}' is none of @random, @zeros, @ones", flag.name, flag.value));
+    if (flag.is_object()) {
+      if (!has_server)
+        return invalid(fmt::format("input {}: only a server has objects; use 'quern invoke'", flag.name));
+      if (flag.object().empty())
+        return invalid(fmt::format("input {}: write @object:ID, with an ID of 'quern objects'", flag.name));
+    } else if (flag.is_made() && flag.value != "@random" && flag.value != "@zeros" && flag.value != "@ones") {
+      return invalid(
+          fmt::format("input {}: '{}' is none of @random, @zeros, @ones, @object:ID", flag.name, flag.value));
+    }
   }
   // Files first: their shapes may decide those of the others.
   for (size_t i = 0; i < flags.size(); ++i) {
@@ -127,6 +134,10 @@ Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& functio
   for (size_t i = 0; i < flags.size(); ++i) {
     if (!flags[i].is_made()) continue;
     QUERN_TRY(auto shape, shape_of(function, *declared[i], dims));
+    if (flags[i].is_object()) {
+      tensors[i] = {flags[i].name, declared[i]->dtype, std::move(shape), {}, 0, flags[i].object()};
+      continue;
+    }
     QUERN_TRY(tensors[i], make(flags[i], declared[i]->dtype, std::move(shape), seed + i));
   }
   return tensors;

@@ -15,17 +15,22 @@ struct OwnedTensor {
   std::string name;
   Dtype dtype = Dtype::kFp32;
   Shape shape;
-  Bytes file;         ///< as read or made
-  size_t offset = 0;  ///< where the elements start
+  Bytes file;               ///< as read or made
+  size_t offset = 0;        ///< where the elements start
+  std::string object = {};  ///< the server has the elements under this id
 
-  client::TensorView view() const { return {name, dtype, shape, std::span(file).subspan(offset)}; }
+  client::TensorView view() const { return {name, dtype, shape, std::span(file).subspan(offset), object, {}}; }
 };
 
 /// What `--input NAME=VALUE` asks for.
 struct InputFlag {
   std::string name;
-  std::string value;  ///< a file, or "@random", "@zeros", "@ones"
+  std::string value;  ///< a file, or "@random", "@zeros", "@ones", "@object:ID"
   bool is_made() const { return value.starts_with('@'); }
+  bool is_object() const { return value.starts_with(kObject); }
+  std::string object() const { return value.substr(kObject.size()); }
+
+  static constexpr std::string_view kObject = "@object:";
 };
 
 /// "NAME=VALUE" of a flag. kInvalid without a name or a value.
@@ -35,10 +40,12 @@ Result<std::pair<std::string, std::string>> split_pair(std::string_view flag, co
 ParameterValue parameter_of(const std::string& text);
 
 /// The tensors of a call: files are read, the others made in the shape that follows from `dims`, from the shapes of the
-/// files, or from the function's defaults. The same seed gives the same numbers. kInvalid for an input the function
-/// does not have ("did you mean") and for a shape that is not known.
+/// files, or from the function's defaults; so does the shape of objects, which only a server has. The same seed gives
+/// the same numbers. kInvalid for an input the function does not have ("did you mean") and for a shape that is not
+/// known.
 Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& function, const std::vector<InputFlag>& flags,
-                                             std::map<std::string, int64_t> dims, uint64_t seed);
+                                             std::map<std::string, int64_t> dims, uint64_t seed,
+                                             bool has_server = false);
 
 Status write_npy(const std::string& path, const client::TensorView& tensor);
 

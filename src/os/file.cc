@@ -51,23 +51,35 @@ Status write_all(const Fd& fd, const std::string& path, std::span<const std::byt
 
 }  // namespace
 
-Result<Bytes> read_file(const std::string& path, uint64_t most) {
+Result<Fd> open_file(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return failed(path, "open");
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) return failed(path, "stat");
   if (!S_ISREG(status.st_mode)) return invalid(fmt::format("{}: is not a regular file", path));
-  if (static_cast<uint64_t>(status.st_size) > most)
-    return exhausted(fmt::format("{}: has {} bytes; at most {} are read", path, status.st_size, most));
-  Bytes bytes(static_cast<size_t>(status.st_size));
+  return fd;
+}
+
+Result<size_t> read_some(const Fd& file, const std::string& path, std::span<std::byte> into) {
   size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t size = ::read(fd.get(), bytes.data() + have, bytes.size() - have);
+  while (have < into.size()) {
+    const ssize_t size = ::read(file.get(), into.data() + have, into.size() - have);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return failed(path, "read");
     if (size == 0) break;
     have += static_cast<size_t>(size);
   }
+  return have;
+}
+
+Result<Bytes> read_file(const std::string& path, uint64_t most) {
+  QUERN_TRY(const Fd fd, open_file(path));
+  struct stat status {};
+  if (fstat(fd.get(), &status) != 0) return failed(path, "stat");
+  if (static_cast<uint64_t>(status.st_size) > most)
+    return exhausted(fmt::format("{}: has {} bytes; at most {} are read", path, status.st_size, most));
+  Bytes bytes(static_cast<size_t>(status.st_size));
+  QUERN_TRY(const size_t have, read_some(fd, path, bytes));
   bytes.resize(have);
   return bytes;
 }

@@ -17,6 +17,11 @@ namespace quern::os {
 /// kNotFound if it is not there, kExhausted past `most` bytes, kInvalid for anything that is no regular file.
 Result<Bytes> read_file(const std::string& path, uint64_t most = uint64_t{1} << 31);
 
+/// A file to read from front to back. kNotFound if it is not there, kInvalid for anything that is no regular file.
+Result<Fd> open_file(const std::string& path);
+/// The next bytes, as many as fit; fewer only at its end. `path` is for the error's text.
+Result<size_t> read_some(const Fd& file, const std::string& path, std::span<std::byte> into);
+
 /// All or nothing, also when the machine stops: temporary name, fsync, rename, fsync of the folder.
 Status write_file_durably(const std::string& path, std::span<const std::byte> bytes);
 

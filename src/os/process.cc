@@ -39,7 +39,6 @@ void limit(int resource, uint64_t value) {
   setsid();  // Ctrl-C is for the parent, which ends us in order
   if (cores) sched_setaffinity(0, sizeof *cores, cores);
   limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_NOFILE, options.descriptors);
   if (options.stack_bytes) limit(RLIMIT_STACK, options.stack_bytes);
   if (options.memory_bytes) limit(RLIMIT_AS, options.memory_bytes);
   if (options.file_bytes) limit(RLIMIT_FSIZE, options.file_bytes);
@@ -53,6 +52,7 @@ void limit(int resource, uint64_t value) {
   dup2(log, 2);
   if (socket >= 0) dup2(socket, kChildSocket);
   syscall(SYS_close_range, socket >= 0 ? kChildSocket + 1 : 3, ~0U, 0);
+  limit(RLIMIT_NOFILE, options.descriptors);  // not before: a parent may have more open than a child may
   execve("/proc/self/exe", arguments, environment);
   _exit(127);
 }

@@ -62,4 +62,8 @@ Result<Fd> immutable_copy(const std::string& name, std::span<const std::byte> by
   return fd;
 }
 
+uint64_t memory_bytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace quern::os

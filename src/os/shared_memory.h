@@ -51,4 +51,7 @@ Result<Mapping> map(const Fd& fd, size_t size, bool writable);
 /// A sealed, immutable copy of `bytes`.
 Result<Fd> immutable_copy(const std::string& name, std::span<const std::byte> bytes);
 
+/// What this machine has.
+uint64_t memory_bytes();
+
 }  // namespace quern::os

@@ -29,6 +29,7 @@ std::optional<Answer> refuse(const Door& door, const Submit& submit, uint64_t by
   const Limits limits = tenant ? tenant->limits : Limits{};
   // A device that is down is still known: what fits only there is not too large, it comes at a bad time.
   if (door.devices.largest_known() > 0 && bytes > door.devices.largest_known()) return refusal(End::kTooLarge);
+  if (!door.fits_host) return refusal(End::kTooLarge);
   if (limits.memory_bytes > 0 && bytes > limits.memory_bytes && !QUERN_MUTANT(16)) return refusal(End::kOverLimit);
   if (submit.deadline <= now) return refusal(End::kDeadlineQueued);
   if (const Duration left = door.blame.quarantine_left(submit.function, now); left.ns > 0)

@@ -17,6 +17,7 @@ struct Door {
   const Devices& devices;
   const Tenants& tenants;
   const Estimates& estimates;
+  bool fits_host = true;  ///< its objects, all at once
 };
 
 /// May this request enter, and can it still make its deadline? Nothing: yes. `bytes` is all that a run of it needs.

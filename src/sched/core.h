@@ -6,12 +6,16 @@
 #include <set>
 #include <vector>
 
+#include "sched/arrivals.h"
 #include "sched/blame.h"
 #include "sched/devices.h"
 #include "sched/estimates.h"
 #include "sched/policy/eviction.h"
+#include "sched/policy/exit.h"
 #include "sched/policy/fairness.h"
 #include "sched/policy/placement.h"
+#include "sched/policy/setup.h"
+#include "sched/prices.h"
 #include "sched/scheduler.h"
 #include "sched/tenants.h"
 #include "sched/timers.h"
@@ -21,8 +25,8 @@ namespace quern::sched {
 /// What is behind Scheduler. Each step: the event, then what is due, then dispatch, then the next wake-up. In that
 /// order, a run that ends at its deadline has ended in time, and a request past its deadline is never dispatched.
 ///
-/// One function per event, in the file of the noun it changes: requests.cc, runs.cc, executors.cc, residency.cc;
-/// dispatch.cc fills the devices.
+/// One function per event, in the file of the noun it changes: requests.cc, runs.cc, executors.cc, residency.cc,
+/// host.cc, stages.cc; dispatch.cc fills the devices, prefetch.cc what is left of them.
 class Scheduler::Impl {
  public:
   explicit Impl(const Config& config);
@@ -31,7 +35,8 @@ class Scheduler::Impl {
   std::vector<Standing> standings() const { return tenants_.standings(); }
   Lag lag() const;
   std::optional<Books> books(DeviceId device) const;
-  std::optional<Stage> stage(RequestId request) const;
+  std::optional<Books> host_books() const;
+  std::optional<Progress> progress(RequestId request) const;
 
  private:
   // requests.cc
@@ -47,7 +52,7 @@ class Scheduler::Impl {
   void answer(Request& request, End end, Duration retry_after = {0});
   /// Queued requests follow when their function gets an executor of its own, shares one again, or is quarantined.
   void regroup(FunctionId function);
-  Group group_of(const Submit& submit) const;
+  Group group_of(FunctionId function, DomainId domain) const;
 
   // runs.cc
   void on(const Started& event);
@@ -70,22 +75,80 @@ class Scheduler::Impl {
   void on(const Tick&) {}
   void lose(ExecutorId executor, std::optional<RunId> culprit);
   void kill(Executor& executor, std::optional<RunId> because);
+  /// What was in an executor that is gone.
+  void dropped(Device& device, const std::vector<std::pair<Ledger::Key, Ledger::Item>>& items);
   /// Ends executors that a function has for itself and needs no longer.
   void retire(Executor& executor);
   void retire_all(FunctionId function);
 
-  // residency.cc
+  // residency.cc: the memory of devices.
   void on(const DeviceMemory& event);
   void on(const Loaded& event);
   void on(const Unloaded& event);
+  void on(const Trimmed& event);
+  void set_memory(Device& device, uint64_t memory_bytes);
+  /// Something it needed could not be brought: its request runs again. Where the device had too little room, that is
+  /// not held against it.
+  void come_back(RunRecord& run);
+  /// It could not give what it should have had: for a while it is taken for smaller.
+  void could_not_give(Device& device, uint64_t bytes);
+  void believe_again();
+  uint64_t round_up(uint64_t bytes) const;
+  Ledger::Use use_of(FunctionId function, int64_t reload_ns) { return {function, reload_ns, next_use_++, now_}; }
+  /// What a load of it costs, with the way from disk if it is not on the host.
+  int64_t reload_ns(const Device& device, const ObjectNeed& need) const;
   /// Pins and promises what the run needs, and has leave what stands in its way.
   void reserve(Device& device, Executor& executor, RunRecord& run);
+  /// As much leaves as was promised too much.
   void make_room(Device& device);
-  /// Asks for all that can be asked for now: executors, loads, runs.
+  /// It leaves the device: nobody needs it.
+  void leave(Device& device, Ledger::Key key);
+  /// Its memory is free, or it never came.
+  void gone(Device& device, Ledger::Key key);
+  /// Asks for what runs of this device wait for, as far as there is room, and sends those that have all.
   void advance(Device& device);
   void advance(Device& device, Executor& executor, RunRecord& run);
+  bool begin_load(Device& device, Executor& executor, const ObjectNeed& need);
   /// Whether the request could be put beside what runs there.
   bool fits_beside(const Device& device, const Request& request) const;
+
+  // host.cc: the memory of the host, and what is read from disk.
+  void on(const HostUp& event);
+  void on(const Fetched& event);
+  static Ledger::Key host_key(ObjectId object) { return {ExecutorId{0}, object}; }
+  bool is_on_host(ObjectId object) const;
+  /// Runs get what they need on the host in the order they got their slots, each all at once: so nobody waits for who
+  /// waits for him.
+  void serve_host();
+  void make_room_on_host();
+  void leave_host(ObjectId object);
+  /// The executor no longer reads it in place.
+  void unmapped(Ledger::Key key);
+  void gone_from_host(ObjectId object);
+  void begin_fetch(const ObjectNeed& need, DeviceId for_device);
+  void release_host(RunRecord& run, ObjectId object);
+  void unpin_on_host(ObjectId object);
+
+  // stages.cc: how long stays what nobody needs.
+  void on(const Keep& event);
+  /// The run is over: says how long what it needed may stay.
+  void stay(Device& device, const RunRecord& run);
+  void stay(DeviceId device, Ledger& ledger, Ledger::Key key, Time until, bool kept);
+  /// Until when some function is kept that needs it; in the past if none is.
+  Time kept_until(DeviceId where, Ledger::Key key);
+  /// It is looked at when its time comes, if nobody needs it.
+  void arm_exit(DeviceId where, Ledger& ledger, Ledger::Key key);
+  /// It is no longer kept: what it has stays as long as it would elsewhere.
+  void let_go(FunctionId function);
+  void exit_due();
+  /// What it had leaves at once where nobody else needs it.
+  void send_away(FunctionId function);
+
+  // prefetch.cc
+  void prefetch(Device& device);
+  /// Begins what can be begun; true once all is on its way or cannot be.
+  bool bring(Device& device, Ahead& ahead);
+  bool make_room_ahead(Device& device, uint64_t bytes, bool may_evict);
 
   // dispatch.cc
   void dispatch();
@@ -103,6 +166,8 @@ class Scheduler::Impl {
   const std::unique_ptr<Fairness> fairness_;
   const std::unique_ptr<Placement> placement_;
   const std::unique_ptr<Eviction> eviction_;
+  const std::unique_ptr<Setup> setup_;
+  const std::unique_ptr<Exit> exit_;
 
   Time now_ = {0};
   std::vector<Action> actions_;
@@ -112,12 +177,28 @@ class Scheduler::Impl {
   Devices devices_;
   Blame blame_;
   Estimates estimates_;
+  Arrivals arrivals_;
+  Prices prices_;
   Timers timers_;
+  Ledger host_;
+  bool has_host_ = false;
+  uint64_t host_known_bytes_ = 0;  // the most it ever had
+  Time last_fetched_ = {0};
+  std::set<RunId> host_waiting_;                               // in the order of their slots
+  std::set<DeviceId> host_hungry_;                             // where a fetch waits for room
+  std::map<ObjectId, std::set<DeviceId>> fetch_waiters_;       // whom to look at when it was fetched
+  std::map<ObjectId, std::map<ExecutorId, DeviceId>> mapped_;  // who reads it in place
+  std::map<FunctionId, Keep> kept_;
+  /// Where something may leave when its time comes; device 0 is the host.
+  using ExitPlace = std::pair<DeviceId, Ledger::Key>;
+  std::set<std::pair<Time, ExitPlace>> exits_;
+  std::set<std::pair<Time, DeviceId>> doubts_;  // devices that are taken for smaller, until then
+  DeviceId last_ahead_ = {0};
   std::set<DeviceId> touched_;    // in this step: looked at after what is due was ended
   std::optional<Group> arrived_;  // in this step: a request of this group came to wait
   Time alarm_ = Time::never();    // the WakeAt that stands
   uint64_t next_arrival_ = 1, next_executor_ = 1, next_run_ = 1, next_use_ = 1;
-  uint64_t failed_starts_ = 0, evictions_ = 0;
+  uint64_t failed_starts_ = 0, evictions_ = 0, exits_done_ = 0, prefetches_ = 0, hits_ = 0, misses_ = 0;
 };
 
 }  // namespace quern::sched

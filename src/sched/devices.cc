@@ -38,11 +38,23 @@ std::optional<DeviceId> DeviceSet::first(uint64_t bytes) const {
   return first;
 }
 
-void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes) {
+bool Executor::has_lane(uint32_t lane) const {
+  return std::any_of(runs.begin(), runs.end(), [&](const auto& entry) { return entry.second->lane == lane; });
+}
+
+uint32_t Executor::free_lane() const {
+  uint32_t lane = 0;
+  while (has_lane(lane) && !QUERN_MUTANT(11)) ++lane;
+  return lane;
+}
+
+void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes, bool in_place) {
   Device& device = devices_[id];
   device.id = id;
-  device.memory_bytes = memory_bytes;
+  device.memory_bytes = device.told_bytes = memory_bytes;
   device.context_bytes = context_bytes;
+  device.in_place = in_place;
+  device.ledger.set_policy(eviction_);
   device.ledger.set_memory(memory_bytes);
   device.up = true;
   ++count_up_;
@@ -55,7 +67,15 @@ void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes) {
 void Devices::down(DeviceId id) {
   Device& device = devices_.at(id);
   device.up = false;
+  for (const FunctionId function : device.recent) {
+    const auto homes = homes_of_.find(function);
+    homes->second.erase(id);
+    if (homes->second.empty()) homes_of_.erase(homes);
+  }
   device.recent.clear();
+  device.aheads.clear();
+  device.ahead.reset();
+  device.ahead_of.reset();
   --count_up_;
   up_.erase(device.usable_bytes(), id);
   reindex(id);
@@ -123,6 +143,11 @@ Executor* Devices::find(ExecutorId id) {
   return found == executors_.end() ? nullptr : &found->second;
 }
 
+const Executor* Devices::find(ExecutorId id) const {
+  const auto found = executors_.find(id);
+  return found == executors_.end() ? nullptr : &found->second;
+}
+
 std::vector<ExecutorId> Devices::executors_of(DeviceId device) const {
   const auto found = on_device_.find(device);
   if (found == on_device_.end()) return {};
@@ -136,24 +161,74 @@ std::vector<ExecutorId> Devices::executors_of(FunctionId function) const {
 }
 
 void Devices::add_run(Executor& executor, RunRecord& run) {
-  run.lane = 0;
-  const auto taken = [&] {
-    return std::any_of(executor.runs.begin(), executor.runs.end(),
-                       [&](const auto& e) { return e.second->lane == run.lane; });
-  };
-  while (taken() && !QUERN_MUTANT(11)) ++run.lane;
+  run.lane = executor.free_lane();
   executor.runs.emplace(run.id, &run);
   Device& device = devices_.at(executor.device);
   device.serving = executor.id;
+  settle(device, run.function);
+  reindex(executor.device);
+}
+
+void Devices::settle(Device& device, FunctionId function) {
   auto& recent = device.recent;
-  const auto known = std::find(recent.begin(), recent.end(), run.function);
+  const auto known = std::find(recent.begin(), recent.end(), function);
   if (known != recent.end()) {
     std::rotate(recent.begin(), known, known + 1);
-  } else {
-    if (recent.size() == Device::kMostRecent) recent.pop_back();
-    recent.insert(recent.begin(), run.function);
+    return;
   }
-  reindex(executor.device);
+  if (recent.size() == Device::kMostRecent) {
+    const auto homes = homes_of_.find(recent.back());
+    homes->second.erase(device.id);
+    if (homes->second.empty()) homes_of_.erase(homes);
+    recent.pop_back();
+  }
+  recent.insert(recent.begin(), function);
+  homes_of_[function].insert(device.id);
+}
+
+std::vector<DeviceId> Devices::unsettle(FunctionId function) {
+  const auto homes = homes_of_.extract(function);
+  if (!homes) return {};
+  for (const DeviceId id : homes.mapped()) std::erase(devices_.at(id).recent, function);
+  return {homes.mapped().begin(), homes.mapped().end()};
+}
+
+std::optional<DeviceId> Devices::idle_home(FunctionId function, uint64_t bytes) const {
+  constexpr int kMostLooked = 8;
+  const auto homes = homes_of_.find(function);
+  if (homes == homes_of_.end()) return std::nullopt;
+  int looked = 0;
+  for (auto it = homes->second.begin(); it != homes->second.end() && looked < kMostLooked; ++it, ++looked)
+    if (listings_.at(*it).idle && devices_.at(*it).usable_bytes() >= bytes) return *it;
+  return std::nullopt;
+}
+
+std::vector<DeviceId> Devices::homes(FunctionId function) const {
+  const auto homes = homes_of_.find(function);
+  if (homes == homes_of_.end()) return {};
+  return {homes->second.begin(), homes->second.end()};
+}
+
+Device* Devices::next(DeviceId after) {
+  if (devices_.empty()) return nullptr;
+  const auto it = devices_.upper_bound(after);
+  return it == devices_.end() ? &devices_.begin()->second : &it->second;
+}
+
+std::optional<DeviceId> Devices::emptiest(uint64_t bytes) const {
+  constexpr int kMostLooked = 16;
+  std::optional<DeviceId> best;
+  uint64_t best_free = 0;
+  int looked = 0;
+  for (auto it = devices_.begin(); it != devices_.end() && looked < kMostLooked; ++it, ++looked) {
+    const Device& device = it->second;
+    if (!device.can_serve() || device.usable_bytes() < bytes) continue;
+    const uint64_t free = device.memory_bytes - std::min(device.memory_bytes, device.ledger.held_bytes());
+    if (best && free <= best_free) continue;
+    best = device.id;
+    best_free = free;
+  }
+  return best;
 }
 
 void Devices::remove_run(Executor& executor, RunRecord& run) {
@@ -163,7 +238,6 @@ void Devices::remove_run(Executor& executor, RunRecord& run) {
 }
 
 const DeviceSet& Devices::idle_with(const Group& group) const { return find_or_none(idle_with_, group); }
-const DeviceSet& Devices::idle_after(FunctionId function) const { return find_or_none(idle_after_, function); }
 const DeviceSet& Devices::with_room(const Group& group) const { return find_or_none(room_with_, group); }
 
 bool Devices::has_with(const Group& group, uint64_t bytes) const {
@@ -206,11 +280,9 @@ void Devices::unlist(const Device& device, Listing& listing) {
   if (listing.idle) idle_.erase(listing.bytes, device.id);
   if (listing.blank) blank_.erase(listing.bytes, device.id);
   for (const Group& group : listing.groups) erase_from(idle_with_, group, listing.bytes, device.id);
-  for (const FunctionId function : listing.functions) erase_from(idle_after_, function, listing.bytes, device.id);
   if (listing.room_group) erase_from(room_with_, *listing.room_group, listing.bytes, device.id);
   listing.idle = listing.blank = false;
   listing.groups.clear();
-  listing.functions.clear();
   listing.room_group.reset();
 }
 
@@ -229,10 +301,6 @@ void Devices::reindex(DeviceId id) {
     for (const auto& [group, executor] : device.executors) {
       listing.groups.push_back(group);
       idle_with_[group].insert(listing.bytes, id);
-    }
-    for (const FunctionId function : device.recent) {
-      listing.functions.push_back(function);
-      idle_after_[function].insert(listing.bytes, id);
     }
   } else if (has_room(device)) {
     listing.room_group = executors_.at(*device.serving).group;

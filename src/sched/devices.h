@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,22 +21,43 @@ struct Executor {
   enum class State : uint8_t { kPlanned, kStarting, kUp, kEnding } state = State::kPlanned;
   std::map<RunId, RunRecord*> runs;  ///< those that hold a slot of the device
   std::optional<RunId> killed_because;
+  Time asked;  ///< when it was to start
+
+  bool has_lane(uint32_t lane) const;
+  /// The lowest that no run has.
+  uint32_t free_lane() const;
+};
+
+/// What is to be brought to a device ahead of any run: for a request that waits, or because someone wants it kept.
+struct Ahead {
+  FunctionId function;
+  Group group;
+  std::vector<ObjectNeed> objects;
+  Stage stage = Stage::kHot;  ///< how far
+  size_t next = 0;            ///< the first of `objects` that is not on its way yet
 };
 
 struct Device {
   DeviceId id;
   uint64_t memory_bytes = 0, context_bytes = 0;
-  bool up = false;
+  uint64_t told_bytes =
+      0;  ///< the memory it is said to have; less is believed for a while after it could not keep that
+  Time believed_at = Time::never();  ///< when it is believed again
+  bool up = false, in_place = false;
   Ledger ledger;
+  Time last_loaded;                       ///< a load ended
+  std::deque<Ahead> aheads;               ///< of functions to keep, the oldest first
   std::map<Group, ExecutorId> executors;  ///< those that can take runs: planned, starting or up
   std::optional<ExecutorId> serving;      ///< whose runs are in flight; at most one executor at a time
-  std::vector<FunctionId> recent;         ///< that ran here last, newest first; its objects may still be here
+  std::vector<FunctionId> recent;         ///< at home here: ran here last, newest first; its objects may still be here
+  std::optional<RequestId> ahead_of;      ///< the request that something is brought for
+  std::optional<Ahead> ahead;             ///< what
 
   /// It cannot have so much as a context while it has lost this much memory.
   bool can_serve() const { return up && memory_bytes >= context_bytes; }
   /// What a single run can have at the most.
   uint64_t usable_bytes() const { return memory_bytes > context_bytes ? memory_bytes - context_bytes : 0; }
-  static constexpr size_t kMostRecent = 8;
+  static constexpr size_t kMostRecent = 64;
 };
 
 /// Devices that a placement can choose from, the smallest that fits not preferred: by usable memory, then by id.
@@ -58,9 +80,9 @@ class DeviceSet {
 class Devices {
  public:
   /// `room` is how many runs a device may have in flight.
-  explicit Devices(uint32_t room) : room_(room) {}
+  Devices(uint32_t room, const Eviction& eviction) : room_(room), eviction_(eviction) {}
 
-  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes);
+  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place);
   /// Its executors must have been dropped.
   void down(DeviceId device);
   void set_memory(Device& device, uint64_t memory_bytes);
@@ -73,6 +95,7 @@ class Devices {
   /// It is gone, and its runs with it.
   void drop_executor(ExecutorId id);
   Executor* find(ExecutorId id);
+  const Executor* find(ExecutorId id) const;
   std::vector<ExecutorId> executors_of(DeviceId device) const;
   /// Those that a function has for itself.
   std::vector<ExecutorId> executors_of(FunctionId function) const;
@@ -87,8 +110,18 @@ class Devices {
   const DeviceSet& idle() const { return idle_; }
   /// Those of them that have an executor of the group.
   const DeviceSet& idle_with(const Group& group) const;
-  /// Those of them on which the function ran lately.
-  const DeviceSet& idle_after(FunctionId function) const;
+  /// The first of them that holds `bytes` and is a home of the function; a few are looked at.
+  std::optional<DeviceId> idle_home(FunctionId function, uint64_t bytes) const;
+  /// All homes of it, idle or not.
+  std::vector<DeviceId> homes(FunctionId function) const;
+  /// The function is at home here, for something of it is.
+  void settle(Device& device, FunctionId function);
+  /// All its homes: none is any more.
+  std::vector<DeviceId> unsettle(FunctionId function);
+  /// The device after this one, round and round.
+  Device* next(DeviceId after);
+  /// The one with the most memory that is not held, of a few.
+  std::optional<DeviceId> emptiest(uint64_t bytes) const;
   /// Those of them that have no executor at all.
   const DeviceSet& idle_blank() const { return blank_; }
   /// Devices that run this group and could take one more run of it.
@@ -115,14 +148,14 @@ class Devices {
   struct Listing {
     bool idle = false, blank = false;
     uint64_t bytes = 0;
-    std::vector<Group> groups;          ///< in idle_with
-    std::vector<FunctionId> functions;  ///< in idle_after
-    std::optional<Group> room_group;    ///< in with_room
+    std::vector<Group> groups;        ///< in idle_with
+    std::optional<Group> room_group;  ///< in with_room
   };
   void reindex(DeviceId device);
   void unlist(const Device& device, Listing& listing);
 
   const uint32_t room_;
+  const Eviction& eviction_;
   std::map<DeviceId, Device> devices_;  // also those that are down: what would fit them is not too large
   std::map<ExecutorId, Executor> executors_;
   std::map<DeviceId, std::set<ExecutorId>> on_device_;
@@ -133,7 +166,7 @@ class Devices {
   std::map<DeviceId, Listing> listings_;
   DeviceSet up_, idle_, blank_;
   std::map<Group, DeviceSet> idle_with_, room_with_;
-  std::map<FunctionId, DeviceSet> idle_after_;
+  std::map<FunctionId, std::set<DeviceId>> homes_of_;
   std::set<std::pair<uint32_t, DeviceId>> by_homes_;
   std::map<DeviceId, uint32_t> homes_;
 };

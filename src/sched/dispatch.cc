@@ -6,6 +6,7 @@
 // of the same group; else it drains and the turn passes. A request that runs again does so alone, so it waits for an
 // idle device, and those behind it wait with it, or it might wait for ever.
 #include <algorithm>
+#include <utility>
 
 #include "sched/core.h"
 #include "sched/mutant.h"
@@ -21,8 +22,8 @@ constexpr int kMostBeside = 4;
 }  // namespace
 
 void Scheduler::Impl::dispatch() {
-  const std::set<DeviceId> touched = std::move(touched_);
-  touched_.clear();
+  if (!host_waiting_.empty()) serve_host();
+  const std::set<DeviceId> touched = std::exchange(touched_, {});
   for (const DeviceId id : touched) {
     Device& device = *devices_.find(id);
     make_room(device);
@@ -40,8 +41,22 @@ void Scheduler::Impl::dispatch() {
       dispatch_beside(*devices_.find(*device));
       if (runs_.size() == before) break;
     }
+    // What came to wait may be brought somewhere meanwhile: one device at a time is asked.
+    if (Device* next = devices_.next(last_ahead_)) {
+      last_ahead_ = next->id;
+      prefetch(*next);
+    }
   }
-  touched_.clear();
+  for (const DeviceId id : touched) prefetch(*devices_.find(id));
+  // Room on the host may have come to runs of other devices.
+  while (!touched_.empty()) {
+    const std::set<DeviceId> others = std::exchange(touched_, {});
+    for (const DeviceId id : others) {
+      Device& device = *devices_.find(id);
+      make_room(device);
+      advance(device);
+    }
+  }
 }
 
 void Scheduler::Impl::dispatch_to_idle() {
@@ -107,7 +122,8 @@ void Scheduler::Impl::assign(Request& request, Device& device, const Request& fi
   run.memory_bytes = request.submit.memory_bytes;
   run.objects = request.submit.objects;
   run.bytes = request.bytes;
-  run.alone = request.attempt > 1;
+  run.alone = request.attempt > 1 || setup_->share == Setup::Share::kNobody;
+  request.ahead_on.reset();
   blame_.hold(run.function);
   request.holds = id;
   timers_.arm(request.submit.request, request.timer, Time::never());
@@ -116,6 +132,8 @@ void Scheduler::Impl::assign(Request& request, Device& device, const Request& fi
   devices_.add_run(*executor, run);
   reserve(device, *executor, run);
   advance(device, *executor, run);
+  // What follows may take a while: the shell can get the rest ready meanwhile.
+  if (!run.sent) act(Prepare{.run = id, .request = run.request, .executor = executor->id});
 }
 
 }  // namespace quern::sched

@@ -8,7 +8,7 @@ void Scheduler::Impl::on(const DeviceUp& event) {
   const Device* device = devices_.find(event.device);
   if (device && device->up) return;
   if (device) tenants_.remove_size(device->usable_bytes());
-  devices_.up(event.device, event.memory_bytes, event.context_bytes);
+  devices_.up(event.device, event.memory_bytes, round_up(event.context_bytes), event.in_place);
   tenants_.add_size(devices_.find(event.device)->usable_bytes());
 }
 
@@ -23,6 +23,8 @@ void Scheduler::Impl::on(const ExecutorUp& event) {
   Executor* executor = devices_.find(event.executor);
   if (!executor || executor->state != Executor::State::kStarting) return;
   executor->state = Executor::State::kUp;
+  prices_.started(executor->device, now_ - executor->asked);
+  devices_.find(executor->device)->ledger.loaded({executor->id, Ledger::kContext}, now_);
   touched_.insert(executor->device);
   retire(*executor);
 }
@@ -40,8 +42,9 @@ void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
   const auto killed_because = executor.killed_because;
   Device& device = *devices_.find(executor.device);
   touched_.insert(device.id);
-  device.ledger.drop_context(id);
+  dropped(device, device.ledger.drop_executor(id));
   devices_.drop_executor(id);
+  device.ahead.reset();
 
   std::optional<FunctionId> killer;
   if (culprit && lost.contains(*culprit)) {
@@ -73,10 +76,18 @@ void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
   }
 }
 
+void Scheduler::Impl::dropped(Device& device, const std::vector<std::pair<Ledger::Key, Ledger::Item>>& items) {
+  for (const auto& [key, item] : items) {
+    if (item.exit_at != Time::never()) exits_.erase({item.exit_at, {device.id, key}});
+    if (item.from_host) unpin_on_host(key.second);
+    unmapped(key);
+  }
+}
+
 void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because) {
   if (executor.state == Executor::State::kEnding) return;
   executor.killed_because = because;
-  devices_.find(executor.device)->ledger.end_context(executor.id);
+  devices_.find(executor.device)->ledger.end_executor(executor.id);
   devices_.end_executor(executor);
   act(KillExecutor{.executor = executor.id, .because = because});
 }
@@ -84,7 +95,8 @@ void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because) {
 void Scheduler::Impl::retire(Executor& executor) {
   const auto function = executor.group.own_function;
   if (!function || !executor.runs.empty()) return;
-  if (!blame_.has_own_executor(*function) || blame_.is_gone(*function)) kill(executor, std::nullopt);
+  const bool has_own = blame_.has_own_executor(*function) || setup_->share != Setup::Share::kDomain;
+  if (!has_own || blame_.is_gone(*function)) kill(executor, std::nullopt);
 }
 
 void Scheduler::Impl::retire_all(FunctionId function) {

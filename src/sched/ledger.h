@@ -4,33 +4,63 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "sched/policy/eviction.h"
 #include "sched/scheduler.h"
 
 namespace quern::sched {
 
-/// The memory of one device: what is held, what is promised on top of it, and what is on its way out.
+/// The memory of one device, or of the host: what is held, what is promised on top of it, and what is on its way out.
 ///
-/// held: contexts of executors from their start to their end; objects from Load to Unloaded; the memory of runs from
-/// Run to their end. promised: what a run that has a slot still waits for. Two rules hold at every moment, unless
-/// memory was lost: held <= memory, so that whatever is asked for can be done; held - leaving + promised <= memory, so
-/// that whatever is promised will be. All costs are logarithmic in what is on this one device.
+/// Three kinds of things are in it: objects, the memory of lanes, and contexts of executors; on the host only objects.
+/// Each is promised while a run that has a slot waits for it, held from the moment it is asked for (Load, Run,
+/// StartExecutor) until the shell said that it is gone, and pinned while a run needs it. Two rules hold at every
+/// moment, unless memory was lost: held <= memory, so that whatever is asked for can be done; held - leaving + promised
+/// <= memory, so that whatever is promised will be. All costs are logarithmic in what is in this one memory.
 class Ledger {
  public:
   using State = Scheduler::Entry::State;
+  using Kind = Scheduler::Entry::Kind;
+  /// Of whom; which of its objects, lanes, or its context.
   using Key = std::pair<ExecutorId, ObjectId>;
+  static constexpr ObjectId kContext{UINT64_MAX};
+  static constexpr ObjectId lane_id(uint32_t lane) { return {UINT64_MAX - 1 - lane}; }
+  static Kind kind_of(ObjectId id);
+
   struct Item {
     uint64_t bytes = 0;
     State state = State::kPromised;
     uint32_t pins = 0;
     uint64_t last_use = 0;  ///< a counter, not a time
-    bool returns = false;   ///< it leaves, and is promised again to a run that came meanwhile
+    uint64_t uses = 0;
+    int64_t reload_ns = 0;    ///< what it would cost to bring it back
+    bool returns = false;     ///< it leaves, and is promised again to a run that came meanwhile
+    uint64_t next_bytes = 0;  ///< of a lane: how large it is to be when it returns
+    uint64_t growth = 0;      ///< of a lane: promised on top of `bytes`
+    bool kept = false;        ///< the last to leave
+    bool from_host = false;   ///< its load was begun ahead of a run, and pins it on the host
+    bool underway = false;    ///< on the host: it is being read
+    FunctionId function;      ///< that needed it last
+    Time since, used;
+    Time until = Time::never();    ///< when it may leave though there is room
+    Time exit_at = Time::never();  ///< when that is looked at
+    std::optional<int64_t> rank;   ///< while it is listed as one that may leave
+  };
+  /// What is told of a thing when it is asked for.
+  struct Use {
+    FunctionId function;
+    int64_t reload_ns = 0;
+    uint64_t counter = 0;
+    Time now;
   };
 
+  void set_policy(const Eviction& eviction) { eviction_ = &eviction; }
   void set_memory(uint64_t memory_bytes) { memory_ = memory_bytes; }
   uint64_t memory_bytes() const { return memory_; }
+  uint64_t held_bytes() const { return held_; }
 
   /// Bytes short if `more` were promised now; 0: it can be promised.
   uint64_t shortage(uint64_t more) const;
@@ -39,58 +69,77 @@ class Ledger {
   /// Whether this much can be asked for at once.
   bool has_now(uint64_t bytes) const { return held_ + bytes <= memory_; }
 
-  // Contexts.
-  void promise_context(ExecutorId executor, uint64_t bytes);
-  void start_context(ExecutorId executor);
-  /// It, and all that is in it, is on its way out.
-  void end_context(ExecutorId executor);
-  /// It is gone, and all that was in it. What runs had promised themselves in it is theirs to give up.
-  void drop_context(ExecutorId executor);
-  /// It has no runs from now on: it may be ended to make room. Or it has.
-  void set_idle(ExecutorId executor, bool is_idle, uint64_t last_use);
-
-  // Objects.
   const Item* find(Key key) const;
-  /// One more run needs it; an absent one is promised, and one that leaves is to come back.
-  void pin(Key key, uint64_t bytes, uint64_t last_use);
+  Item* find(Key key);
+  /// One more run needs it; an absent one is promised, and one that leaves is to come back. A lane may be needed larger
+  /// than it is: the rest is promised. True if it was there already, as large, or on its way.
+  bool pin(Key key, uint64_t bytes, const Use& use);
   /// One less. What was only promised is absent again.
-  void unpin(Key key);
-  void loading(Key key);
-  void loaded(Key key);
-  /// Could not be loaded, or was unloaded: it is promised again if a run needs it that came meanwhile.
+  void unpin(Key key, Time now);
+  /// How much more is to be held before it is as the run needs it; 0: it is.
+  uint64_t missing(Key key) const;
+  /// It was asked for: what was promised of it is held. Objects and contexts are loading now, lanes are there.
+  void begin(Key key, Time now);
+  /// It was asked for though no run needs it yet. There must be room, now and for what is promised.
+  void bring(Key key, uint64_t bytes, const Use& use);
+  void loaded(Key key, Time now);
+  /// Could not be brought, or is gone: it is promised again if a run needs it that came meanwhile.
   void absent(Key key);
+  /// It leaves; where a run that has not been sent needs it, it comes back.
   void leaving(Key key);
+  /// Has it leave last, or like others; and changes when.
+  void keep(Key key, bool kept);
 
-  // The memory of runs for themselves.
-  void promise(uint64_t bytes) { promised_ += bytes; }
-  void unpromise(uint64_t bytes) { promised_ -= bytes; }
-  void hold(uint64_t bytes) { held_ += bytes; }
-  void release(uint64_t bytes) { held_ -= bytes; }
+  /// The executor, and all that is in it, is on its way out.
+  void end_executor(ExecutorId executor);
+  /// It is gone, and all that was in it, which is returned. What runs had promised themselves in it is gone too.
+  std::vector<std::pair<Key, Item>> drop_executor(ExecutorId executor);
+  /// Whether it has anything beside its context.
+  bool has_content(ExecutorId executor) const;
+  /// When the last of what is in it, beside its context, may leave; 0 if nothing is.
+  Time latest_of(ExecutorId executor) const;
+  std::vector<Key> items_of(FunctionId function) const;  ///< linear in what is here: for functions that are removed
 
-  /// What may leave: objects that nobody has pinned, and executors without runs, the least recently used first.
-  using Ages = std::set<std::pair<uint64_t, Key>>;
-  using IdleAges = std::set<std::pair<uint64_t, ExecutorId>>;
-  const Ages& idle_objects() const { return idle_objects_; }
-  const IdleAges& idle_contexts() const { return idle_contexts_; }
+  /// What may leave, first what leaves first: kept, rank, last use, which.
+  using Idle = std::set<std::tuple<bool, int64_t, uint64_t, Key>>;
+  const Idle& idle() const { return idle_; }
+  /// What leaves next, of those that may; `is_wanted` tells whether requests of a function wait. A few are looked at.
+  template <class F>
+  std::optional<Key> choose(F&& is_wanted) const;
+  /// It was chosen: what comes later is ranked above it.
+  void raise_floor(Key key);
 
   Scheduler::Books books() const;
 
  private:
-  struct Context {
-    uint64_t bytes = 0;
-    bool held = false, leaving = false, idle = false;
-    uint64_t last_use = 0;
-  };
   /// As one that may leave.
-  void list(Key key, const Item& item);
-  void unlist(Key key, const Item& item);
+  void list(Key key, Item& item);
+  void unlist(Key key, Item& item);
 
+  const Eviction* eviction_ = nullptr;
   uint64_t memory_ = 0, held_ = 0, promised_ = 0, leaving_ = 0;
   uint64_t idle_bytes_ = 0;  // of what may leave
+  int64_t floor_ = 0;
   std::map<Key, Item> items_;
-  std::map<ExecutorId, Context> contexts_;
-  Ages idle_objects_;
-  IdleAges idle_contexts_;
+  Idle idle_;
 };
+
+template <class F>
+std::optional<Ledger::Key> Ledger::choose(F&& is_wanted) const {
+  constexpr int kMostLooked = 32;
+  std::optional<Key> first, last_resort;
+  int looked = 0;
+  for (auto it = idle_.begin(); it != idle_.end() && looked < kMostLooked; ++it, ++looked) {
+    const Key key = std::get<Key>(*it);
+    // What is in a context goes with it: it is its own turn first.
+    if (key.second == kContext && has_content(key.first)) {
+      if (!last_resort) last_resort = key;
+      continue;
+    }
+    if (!eviction_->looks_ahead() || !is_wanted(items_.at(key).function)) return key;
+    if (!first) first = key;
+  }
+  return first ? first : last_resort;
+}
 
 }  // namespace quern::sched

@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "sched/types.h"
@@ -27,7 +28,8 @@ struct Request {
   bool queued = false;
   RunId holds;  ///< while it is not queued: the run that has a slot for it
   uint32_t attempt = 1;
-  std::optional<RunId> run;  ///< the newest that was sent to an executor
+  std::optional<RunId> run;          ///< the newest that was sent to an executor
+  std::optional<DeviceId> ahead_on;  ///< where something is brought for it, while it waits
   Time timer = Time::never();
 };
 
@@ -47,6 +49,11 @@ struct RunRecord {
   uint64_t bytes = 0;               ///< both together
   int64_t charged = 0;              ///< to its tenant's virtual time, until it ends and the truth is known
   bool alone = false;               ///< nothing may run beside it, so that the next loss has one suspect
+  std::set<ObjectId> host_pins;     ///< of its objects, those that must stay on the host for it
+  bool has_lane = false;            ///< pinned memory in its lane
+  bool waits_for_host = false;      ///< its turn on the host has not come
+  bool broken = false;              ///< was sent, and then one of its objects could not be brought: it fails
+  bool no_room = false;             ///< because the device had less room than it should have had
   bool sent = false;                ///< its executor was up and has been told
   bool started = false;             ///< it is on the device
   /// Why its gate was closed. Only a run that passed its limit on the device answers for a hang.

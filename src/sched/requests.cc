@@ -13,9 +13,13 @@ Request* Scheduler::Impl::find_request(RequestId id) {
 }
 
 void Scheduler::Impl::on(const Submit& event) {
-  uint64_t bytes = event.memory_bytes;
-  for (const ObjectNeed& need : event.objects) bytes += need.bytes;
-  if (auto refusal = refuse({config_, blame_, devices_, tenants_, estimates_}, event, bytes, now_)) {
+  uint64_t bytes = round_up(event.memory_bytes), host_bytes = 0;
+  for (const ObjectNeed& need : event.objects) {
+    bytes += round_up(need.bytes);
+    host_bytes += need.bytes;
+  }
+  const bool fits_host = !has_host_ || host_bytes <= host_known_bytes_;
+  if (auto refusal = refuse({config_, blame_, devices_, tenants_, estimates_, fits_host}, event, bytes, now_)) {
     act(*refusal);
     return;
   }
@@ -34,6 +38,7 @@ void Scheduler::Impl::on(const Submit& event) {
     }
   }
   blame_.hold(event.function);
+  arrivals_.arrived(event.function, now_);
   enqueue(request);
 }
 
@@ -61,16 +66,19 @@ void Scheduler::Impl::on(const FunctionGone& event) {
   }
   blame_.gone(event.function);
   estimates_.forget(event.function);
+  arrivals_.forget(event.function);
+  kept_.erase(event.function);
+  send_away(event.function);
   retire_all(event.function);
 }
 
-Group Scheduler::Impl::group_of(const Submit& submit) const {
-  if (blame_.has_own_executor(submit.function)) return {submit.domain, submit.function};
-  return {submit.domain, std::nullopt};
+Group Scheduler::Impl::group_of(FunctionId function, DomainId domain) const {
+  if (setup_->share != Setup::Share::kDomain || blame_.has_own_executor(function)) return {domain, function};
+  return {domain, std::nullopt};
 }
 
 void Scheduler::Impl::enqueue(Request& request) {
-  request.group = group_of(request.submit);
+  request.group = group_of(request.submit.function, request.submit.domain);
   request.estimate_ns = estimates_.of(request.submit.function);
   tenants_.add(request);
   arrived_ = request.group;
@@ -107,7 +115,7 @@ void Scheduler::Impl::regroup(FunctionId function) {
     if (left.ns > 0) {
       answer(*request, End::kQuarantined, left);
     } else {
-      request->group = group_of(request->submit);
+      request->group = group_of(request->submit.function, request->submit.domain);
     }
   }
 }

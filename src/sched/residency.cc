@@ -1,31 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run that got a slot needs an executor, objects and memory of its own. All of it is pinned or promised at once, and
-// what stands in its way begins to leave; then each part is asked for as soon as its memory is really there. Since no
-// more is promised than there will be, everything promised comes, whatever the order.
+// A run that got a slot needs an executor, objects, and memory in its lane. All of it is pinned or promised at once,
+// and what stands in its way begins to leave; then each part is asked for as soon as its memory is really there. Since
+// no more is promised than there will be, everything promised comes, whatever the order.
 #include <algorithm>
+#include <utility>
 
 #include "sched/core.h"
 #include "sched/mutant.h"
 
 namespace quern::sched {
 
+uint64_t Scheduler::Impl::round_up(uint64_t bytes) const {
+  const uint64_t step = std::max<uint64_t>(1, config_.granularity_bytes);
+  return (bytes + step - 1) / step * step;
+}
+
+int64_t Scheduler::Impl::reload_ns(const Device& device, const ObjectNeed& need) const {
+  const int64_t from_disk = has_host_ && !is_on_host(need.object) ? prices_.fetch_ns(need.bytes) : 0;
+  return prices_.load_ns(device.id, need.bytes) + from_disk;
+}
+
 void Scheduler::Impl::on(const DeviceMemory& event) {
   Device* device = devices_.find(event.device);
-  if (!device || device->memory_bytes == event.memory_bytes) return;
-  tenants_.remove_size(device->usable_bytes());
-  devices_.set_memory(*device, event.memory_bytes);
-  tenants_.add_size(device->usable_bytes());
-  if (!device->up) return;
-  make_room(*device);
-  touched_.insert(device->id);
+  if (!device) return;
+  device->told_bytes = event.memory_bytes;
+  if (device->believed_at != Time::never() && event.memory_bytes > device->memory_bytes) return;  // not yet
+  set_memory(*device, event.memory_bytes);
+}
+
+void Scheduler::Impl::set_memory(Device& device, uint64_t memory_bytes) {
+  if (device.memory_bytes == memory_bytes) return;
+  tenants_.remove_size(device.usable_bytes());
+  devices_.set_memory(device, memory_bytes);
+  tenants_.add_size(device.usable_bytes());
+  if (!device.up) return;
+  make_room(device);
+  touched_.insert(device.id);
   // What was promised and cannot be kept is taken back, the newest first.
-  while (device->serving && device->ledger.shortage(0) > 0) {
-    const auto& runs = devices_.find(*device->serving)->runs;
+  while (device.serving && device.ledger.shortage(0) > 0) {
+    const auto& runs = devices_.find(*device.serving)->runs;
     const auto newest = std::find_if(runs.rbegin(), runs.rend(), [](const auto& entry) { return !entry.second->sent; });
     if (newest == runs.rend()) break;
     withdraw(*newest->second);
-    make_room(*device);
+    make_room(device);
+  }
+}
+
+void Scheduler::Impl::could_not_give(Device& device, uint64_t bytes) {
+  if (device.believed_at != Time::never()) doubts_.erase({device.believed_at, device.id});
+  device.believed_at = now_ + config_.room_back;
+  doubts_.insert({device.believed_at, device.id});
+  // What is held was given; the next byte was not. Never so small that nothing is asked of it again.
+  const uint64_t held = device.ledger.held_bytes();
+  const uint64_t given = std::max(held - std::min(held, bytes), device.context_bytes);
+  set_memory(device, std::min(device.memory_bytes, given));
+}
+
+void Scheduler::Impl::believe_again() {
+  while (!doubts_.empty() && doubts_.begin()->first <= now_) {
+    Device& device = *devices_.find(doubts_.begin()->second);
+    doubts_.erase(doubts_.begin());
+    device.believed_at = Time::never();
+    set_memory(device, device.told_bytes);
   }
 }
 
@@ -34,24 +71,49 @@ void Scheduler::Impl::on(const Loaded& event) {
   if (!executor) return;
   Device& device = *devices_.find(executor->device);
   const Ledger::Key key{event.executor, event.object};
-  const Ledger::Item* item = device.ledger.find(key);
+  Ledger::Item* item = device.ledger.find(key);
+  if (event.failed && executor->state == Executor::State::kEnding)
+    for (const auto& [id, run] : executor->runs)  // what was on its way out failed for that
+      run->broken |= std::any_of(run->objects.begin(), run->objects.end(),
+                                 [&](const ObjectNeed& need) { return need.object == event.object; });
   if (!item || item->state != Ledger::State::kLoading) return;
   touched_.insert(device.id);
+  const uint64_t bytes = item->bytes;
   if (!event.failed) {
-    device.ledger.loaded(key);
+    // Loads of a device come one after another: this one had it since the one before.
+    prices_.loaded(device.id, bytes, now_ - std::max(item->since, device.last_loaded));
+    device.last_loaded = now_;
+    if (std::exchange(item->from_host, false)) unpin_on_host(event.object);
+    device.ledger.loaded(key, now_);
+    if (!device.in_place)
+      for (const auto& [id, run] : executor->runs) release_host(*run, event.object);
     return;
   }
-  device.ledger.absent(key);
-  std::vector<RunRecord*> without;
-  for (const auto& [id, run] : executor->runs)
-    if (std::any_of(run->objects.begin(), run->objects.end(),
-                    [&](const ObjectNeed& need) { return need.object == event.object; }))
-      without.push_back(run);
-  for (RunRecord* run : without) {
-    Request& request = requests_.at(run->request);
-    erase(*run);
-    give_back(request);
+  std::vector<RunId> without;
+  for (const auto& [id, run] : executor->runs) {
+    if (std::erase_if(run->objects, [&](const ObjectNeed& need) { return need.object == event.object; }) == 0) continue;
+    release_host(*run, event.object);
+    run->broken = true;
+    run->no_room |= event.no_room;
+    without.push_back(id);
   }
+  gone(device, key);
+  if (event.no_room) could_not_give(device, 0);
+  for (const RunId id : without) {
+    RunRecord* run = find_run(id);  // it may have been taken back meanwhile
+    if (run && !run->sent) come_back(*run);
+  }
+}
+
+void Scheduler::Impl::come_back(RunRecord& run) {
+  Request* request = find_request(run.request);
+  const bool no_room = run.no_room;
+  erase(run);
+  if (!request) return;
+  if (no_room)
+    enqueue(*request);
+  else
+    give_back(*request);
 }
 
 void Scheduler::Impl::on(const Unloaded& event) {
@@ -61,34 +123,77 @@ void Scheduler::Impl::on(const Unloaded& event) {
   const Ledger::Key key{event.executor, event.object};
   const Ledger::Item* item = device.ledger.find(key);
   if (!item || item->state != Ledger::State::kLeaving) return;
-  device.ledger.absent(key);
+  gone(device, key);
   touched_.insert(device.id);
+}
+
+void Scheduler::Impl::on(const Trimmed& event) {
+  const Executor* executor = devices_.find(event.executor);
+  if (!executor) return;
+  Device& device = *devices_.find(executor->device);
+  const Ledger::Key key{event.executor, Ledger::lane_id(event.lane)};
+  const Ledger::Item* item = device.ledger.find(key);
+  if (!item || item->state != Ledger::State::kLeaving || QUERN_MUTANT(24)) return;
+  gone(device, key);
+  touched_.insert(device.id);
+}
+
+void Scheduler::Impl::gone(Device& device, Ledger::Key key) {
+  Ledger::Item* item = device.ledger.find(key);
+  if (item->exit_at != Time::never()) exits_.erase({item->exit_at, {device.id, key}});
+  item->exit_at = item->until = Time::never();
+  if (std::exchange(item->from_host, false)) unpin_on_host(key.second);
+  device.ledger.absent(key);
+  unmapped(key);
 }
 
 void Scheduler::Impl::reserve(Device& device, Executor& executor, RunRecord& run) {
   Ledger& ledger = device.ledger;
-  if (executor.state == Executor::State::kPlanned) {
-    if (executor.runs.size() == 1) ledger.promise_context(executor.id, device.context_bytes);
-  } else if (!QUERN_MUTANT(30)) {
-    ledger.set_idle(executor.id, false, next_use_);
+  if (!(QUERN_MUTANT(30) && executor.state == Executor::State::kUp))
+    ledger.pin({executor.id, Ledger::kContext}, device.context_bytes,
+               use_of(run.function, prices_.start_ns(device.id)));
+  for (const ObjectNeed& need : run.objects) {
+    const bool hit =
+        ledger.pin({executor.id, need.object}, round_up(need.bytes), use_of(run.function, reload_ns(device, need)));
+    ++(hit ? hits_ : misses_);
   }
-  for (const ObjectNeed& need : run.objects) ledger.pin({executor.id, need.object}, need.bytes, next_use_++);
-  ledger.promise(run.memory_bytes);
+  // One that needs no memory leaves that of its lane alone, and nobody takes it from under it.
+  const Ledger::Key lane{executor.id, Ledger::lane_id(run.lane)};
+  const Ledger::Item* kept = ledger.find(lane);
+  const uint64_t needed = round_up(run.memory_bytes);
+  // A lane may have more than this run needs, and the device too little for both: then it begins anew.
+  if (kept && kept->rank && kept->bytes > needed && !ledger.could_promise(kept->bytes)) leave(device, lane);
+  run.has_lane = run.memory_bytes > 0 || (kept && kept->state == Ledger::State::kResident);
+  if (run.has_lane) ledger.pin(lane, needed, use_of(run.function, 0));
   make_room(device);
+  if (has_host_) {
+    run.waits_for_host = true;
+    host_waiting_.insert(run.id);
+    serve_host();
+  }
 }
 
 void Scheduler::Impl::make_room(Device& device) {
   Ledger& ledger = device.ledger;
   while (ledger.shortage(0) > 0) {
-    const auto victim = eviction_->choose(ledger);
+    const auto victim = ledger.choose([&](FunctionId function) { return tenants_.size_of(function) > 0; });
     if (!victim) return;
     ++evictions_;
-    if (const auto* key = std::get_if<Ledger::Key>(&*victim)) {
-      ledger.leaving(*key);
-      act(Unload{.executor = key->first, .object = key->second});
-    } else {
-      kill(*devices_.find(std::get<ExecutorId>(*victim)), std::nullopt);
-    }
+    ledger.raise_floor(*victim);
+    leave(device, *victim);
+  }
+}
+
+void Scheduler::Impl::leave(Device& device, Ledger::Key key) {
+  switch (Ledger::kind_of(key.second)) {
+    case Ledger::Kind::kContext:
+      return kill(*devices_.find(key.first), std::nullopt);
+    case Ledger::Kind::kLane:
+      device.ledger.leaving(key);
+      return act(Trim{.executor = key.first, .lane = static_cast<uint32_t>(UINT64_MAX - 1 - key.second.value)});
+    case Ledger::Kind::kObject:
+      device.ledger.leaving(key);
+      return act(Unload{.executor = key.first, .object = key.second});
   }
 }
 
@@ -101,37 +206,65 @@ void Scheduler::Impl::advance(Device& device) {
 
 void Scheduler::Impl::advance(Device& device, Executor& executor, RunRecord& run) {
   Ledger& ledger = device.ledger;
+  const Ledger::Key context{executor.id, Ledger::kContext};
   const bool is_alone = !placement_->wants_device_alone() || devices_.executors_of(device.id).size() == 1;
-  if (executor.state == Executor::State::kPlanned && is_alone && ledger.has_now(device.context_bytes)) {
-    ledger.start_context(executor.id);
+  if (executor.state == Executor::State::kPlanned && is_alone && ledger.has_now(ledger.missing(context))) {
+    ledger.begin(context, now_);
     executor.state = Executor::State::kStarting;
+    executor.asked = now_;
     act(StartExecutor{.executor = executor.id,
                       .device = device.id,
                       .domain = executor.group.domain,
                       .own_function = executor.group.own_function});
   }
-  if (executor.state != Executor::State::kUp) return;
+  if (executor.state == Executor::State::kEnding) return;
+  if (run.waits_for_host || (!setup_->overlap && executor.state != Executor::State::kUp)) return;
   bool has_all = true;
   for (const ObjectNeed& need : run.objects) {
     const Ledger::Key key{executor.id, need.object};
+    if (ledger.find(key)->state == Ledger::State::kPromised) (void)begin_load(device, executor, need);
     const Ledger::State state = ledger.find(key)->state;
-    if (state == Ledger::State::kPromised && (ledger.has_now(need.bytes) || QUERN_MUTANT(26))) {
-      ledger.loading(key);
-      act(Load{.executor = executor.id, .object = need.object, .bytes = need.bytes});
-    }
-    has_all = has_all && (state == Ledger::State::kResident || (QUERN_MUTANT(27) && state == Ledger::State::kLoading));
+    const bool is_there = state == Ledger::State::kResident || (setup_->overlap && state == Ledger::State::kLoading) ||
+                          (QUERN_MUTANT(27) && state == Ledger::State::kPromised);
+    has_all = has_all && is_there;
+    if (!is_there && !setup_->overlap) break;
   }
-  if (!has_all || !ledger.has_now(run.memory_bytes)) return;
-  ledger.unpromise(run.memory_bytes);
-  ledger.hold(run.memory_bytes);
+  if (executor.state != Executor::State::kUp || !has_all) return;
+  if (run.has_lane) {
+    const Ledger::Key lane{executor.id, Ledger::lane_id(run.lane)};
+    if (ledger.find(lane)->state == Ledger::State::kLeaving || !ledger.has_now(ledger.missing(lane))) return;
+    ledger.begin(lane, now_);
+    if (QUERN_MUTANT(38)) ledger.unpin(lane, now_);
+  }
   send(run);
 }
 
+// True if the load was asked for. On its way there is the host: what is not there is fetched first.
+bool Scheduler::Impl::begin_load(Device& device, Executor& executor, const ObjectNeed& need) {
+  Ledger& ledger = device.ledger;
+  const Ledger::Key key{executor.id, need.object};
+  if (has_host_ && !is_on_host(need.object)) {
+    begin_fetch(need, device.id);
+    if (!QUERN_MUTANT(32)) return false;
+  }
+  if (executor.state != Executor::State::kUp) return false;
+  if (!ledger.has_now(ledger.missing(key)) && !QUERN_MUTANT(26)) return false;
+  ledger.begin(key, now_);
+  if (has_host_ && device.in_place) mapped_[need.object][executor.id] = device.id;
+  act(Load{.executor = executor.id, .object = need.object, .bytes = ledger.find(key)->bytes});
+  return true;
+}
+
 bool Scheduler::Impl::fits_beside(const Device& device, const Request& request) const {
-  uint64_t more = request.submit.memory_bytes;
+  uint64_t more = 0;
   for (const ObjectNeed& need : request.submit.objects) {
     const Ledger::Item* item = device.ledger.find({*device.serving, need.object});
-    if (!item || item->pins == 0) more += need.bytes;
+    if (!item || item->pins == 0) more += round_up(need.bytes);
+  }
+  if (request.submit.memory_bytes > 0) {
+    const uint32_t lane = devices_.find(*device.serving)->free_lane();
+    const Ledger::Item* item = device.ledger.find({*device.serving, Ledger::lane_id(lane)});
+    more += std::max(round_up(request.submit.memory_bytes), item ? item->bytes : 0);
   }
   return device.ledger.could_promise(more);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "sched/core.h"
 #include "sched/mutant.h"
@@ -14,7 +15,13 @@ RunRecord* Scheduler::Impl::find_run(RunId id) {
 void Scheduler::Impl::send(RunRecord& run) {
   run.sent = true;
   requests_.at(run.request).run = run.id;
-  act(Run{.run = run.id, .request = run.request, .executor = run.executor, .lane = run.lane});
+  const Ledger::Item* lane = nullptr;
+  if (run.has_lane) lane = devices_.find(run.device)->ledger.find({run.executor, Ledger::lane_id(run.lane)});
+  act(Run{.run = run.id,
+          .request = run.request,
+          .executor = run.executor,
+          .lane = run.lane,
+          .lane_bytes = lane ? lane->bytes : 0});
 }
 
 void Scheduler::Impl::on(const Started& event) {
@@ -29,6 +36,15 @@ void Scheduler::Impl::on(const Started& event) {
 void Scheduler::Impl::on(const Finished& event) {
   RunRecord* run = find_run(event.run);
   if (!run || !run->sent) return;
+  if (event.failed && event.no_room) {
+    Device& device = *devices_.find(run->device);
+    if (std::exchange(run->has_lane, false)) gone(device, {run->executor, Ledger::lane_id(run->lane)});
+    run->broken = run->no_room = true;
+    const RunId id = run->id;
+    could_not_give(device, 0);
+    run = find_run(id);
+  }
+  if (event.failed && run->broken && run->stop == RunRecord::Stop::kNone && !QUERN_MUTANT(40)) return come_back(*run);
   if (Request* request = find_request(run->request)) {
     // A run that was told to stop and completed all the same has a result, and its caller still waits for it.
     if (!event.failed || QUERN_MUTANT(22)) {
@@ -84,12 +100,23 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
   const FunctionId function = run.function;
   Device& device = *devices_.find(run.device);
   tenants_.ended(run, used_ns);
-  if (run.sent) {
-    if (!QUERN_MUTANT(24)) device.ledger.release(run.memory_bytes);
-  } else {
-    device.ledger.unpromise(run.memory_bytes);
+  for (const ObjectNeed& need : run.objects) device.ledger.unpin({run.executor, need.object}, now_);
+  if (run.has_lane) device.ledger.unpin({run.executor, Ledger::lane_id(run.lane)}, now_);
+  device.ledger.unpin({run.executor, Ledger::kContext}, now_);
+  host_waiting_.erase(run.id);
+  while (!run.host_pins.empty()) {
+    const ObjectId object = *run.host_pins.begin();
+    // A load that goes on without it still needs it there.
+    Ledger::Item* item = device.ledger.find({run.executor, object});
+    const bool is_loading = item && item->state == Ledger::State::kLoading && !item->from_host;
+    if (!is_loading) {
+      release_host(run, object);
+      continue;
+    }
+    item->from_host = true;
+    run.host_pins.erase(object);
   }
-  for (const ObjectNeed& need : run.objects) device.ledger.unpin({run.executor, need.object});
+  stay(device, run);
   Executor* executor = devices_.find(run.executor);
   if (executor) devices_.remove_run(*executor, run);
   runs_.erase(run.id);
@@ -97,11 +124,9 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
   touched_.insert(device.id);
   if (!executor || !executor->runs.empty()) return;
   if (executor->state == Executor::State::kPlanned) {
-    device.ledger.drop_context(executor->id);
     devices_.drop_executor(executor->id);
     return;
   }
-  if (executor->state != Executor::State::kEnding) device.ledger.set_idle(executor->id, true, next_use_++);
   retire(*executor);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "sched/core.h"
+#include "sched/mutant.h"
 #include "sched/policy/table.h"
 
 namespace quern::sched {
@@ -15,15 +16,16 @@ Scheduler::Counts Scheduler::counts() const { return impl_->counts(); }
 std::vector<Scheduler::Standing> Scheduler::standings() const { return impl_->standings(); }
 Scheduler::Lag Scheduler::lag() const { return impl_->lag(); }
 std::optional<Scheduler::Books> Scheduler::books(DeviceId device) const { return impl_->books(device); }
-std::optional<Scheduler::Stage> Scheduler::stage(RequestId request) const { return impl_->stage(request); }
+std::optional<Scheduler::Books> Scheduler::host_books() const { return impl_->host_books(); }
+std::optional<Scheduler::Progress> Scheduler::progress(RequestId request) const { return impl_->progress(request); }
 
-std::string_view name_of(Scheduler::Stage stage) {
-  switch (stage) {
-    case Scheduler::Stage::kQueued:
+std::string_view name_of(Scheduler::Progress progress) {
+  switch (progress) {
+    case Scheduler::Progress::kQueued:
       return "queued";
-    case Scheduler::Stage::kPlaced:
+    case Scheduler::Progress::kPlaced:
       return "placed";
-    case Scheduler::Stage::kRunning:
+    case Scheduler::Progress::kRunning:
       break;
   }
   return "running";
@@ -34,13 +36,17 @@ Scheduler::Impl::Impl(const Config& config)
       fairness_(make_fairness(config.policy.fairness)),
       placement_(make_placement(config.policy.placement)),
       eviction_(make_eviction(config.policy.eviction)),
+      setup_(make_setup(config.policy.setup)),
+      exit_(make_exit(config.policy.exit)),
       tenants_(*fairness_),
-      devices_(std::min(config.runs_in_flight, config.lanes)),
+      devices_(std::min(config.runs_in_flight, config.lanes), *eviction_),
       blame_(config_),
       estimates_(config.first_estimate) {
   QUERN_CHECK(fairness_ != nullptr, "fairness " + config.policy.fairness + ": is not in policy/table.cc");
   QUERN_CHECK(placement_ != nullptr, "placement " + config.policy.placement + ": is not in policy/table.cc");
   QUERN_CHECK(eviction_ != nullptr, "eviction " + config.policy.eviction + ": is not in policy/table.cc");
+  QUERN_CHECK(setup_ != nullptr, "setup " + config.policy.setup + ": is not in policy/table.cc");
+  QUERN_CHECK(exit_ != nullptr, "exit " + config.policy.exit + ": is not in policy/table.cc");
   QUERN_CHECK(config.runs_in_flight > 0 && config.lanes > 0, "a device must be able to run something");
 }
 
@@ -63,14 +69,19 @@ void Scheduler::Impl::expire() {
       limit_passed(runs_.at(std::get<RunId>(*owner)));
     }
   }
+  believe_again();
+  exit_due();
 }
 
 void Scheduler::Impl::set_alarm() {
   // Most requests end long before their deadline. An alarm that comes too early costs one Tick; moving it each time
   // would cost an action per request.
   if (alarm_ <= now_) alarm_ = Time::never();
-  if (timers_.earliest() >= alarm_) return;
-  alarm_ = timers_.earliest();
+  Time earliest = timers_.earliest();
+  if (!exits_.empty() && !QUERN_MUTANT(37)) earliest = std::min(earliest, exits_.begin()->first);
+  if (!doubts_.empty()) earliest = std::min(earliest, doubts_.begin()->first);
+  if (earliest >= alarm_) return;
+  alarm_ = earliest;
   act(WakeAt{alarm_});
 }
 
@@ -80,7 +91,11 @@ Scheduler::Counts Scheduler::Impl::counts() const {
           .functions = blame_.size(),
           .executors = devices_.executors(),
           .failed_starts = failed_starts_,
-          .evictions = evictions_};
+          .evictions = evictions_,
+          .exits = exits_done_,
+          .prefetches = prefetches_,
+          .hits = hits_,
+          .misses = misses_};
 }
 
 // Who got a slot was at most `locality` ahead of the lowest, and then was charged for one run. After that both can move
@@ -98,11 +113,16 @@ std::optional<Scheduler::Books> Scheduler::Impl::books(DeviceId id) const {
   return device->ledger.books();
 }
 
-std::optional<Scheduler::Stage> Scheduler::Impl::stage(RequestId id) const {
+std::optional<Scheduler::Books> Scheduler::Impl::host_books() const {
+  if (!has_host_) return std::nullopt;
+  return host_.books();
+}
+
+std::optional<Scheduler::Progress> Scheduler::Impl::progress(RequestId id) const {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return std::nullopt;
-  if (found->second.queued) return Stage::kQueued;
-  return runs_.at(found->second.holds).started ? Stage::kRunning : Stage::kPlaced;
+  if (found->second.queued) return Progress::kQueued;
+  return runs_.at(found->second.holds).started ? Progress::kRunning : Progress::kPlaced;
 }
 
 }  // namespace quern::sched

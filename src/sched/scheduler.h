@@ -14,7 +14,9 @@ namespace quern::sched {
 struct Policy {
   std::string fairness = "vtime";    ///< whose turn is it?
   std::string placement = "sticky";  ///< on which device?
-  std::string eviction = "lru";      ///< what leaves when room is short?
+  std::string eviction = "cost";     ///< what leaves when room is short?
+  std::string setup = "parallel";    ///< how does a run get ready?
+  std::string exit = "staged";       ///< how long does stay what nobody needs?
   bool operator==(const Policy&) const = default;
 };
 
@@ -36,6 +38,13 @@ struct Config {
   /// costs loads, and this bounds what is gained by not changing.
   Duration locality = Duration::millis(50);
   Duration first_estimate = Duration::millis(1);  ///< of a function that never ran
+  /// What is asked for on a device is rounded up to this: the largest step of any driver's allocations.
+  uint64_t granularity_bytes = 1;
+  /// Rent: keeping a whole device's memory for so long costs as much as one second of waiting for a load. Long, since
+  /// what is kept stands in nobody's way: who needs the room has it.
+  Duration rent_second = Duration::seconds(3600);
+  Duration keep_alive = Duration::seconds(60);  ///< of each stage, where exit is `fixed`
+  Duration room_back = Duration::seconds(5);    ///< after an allocation failed, until the device is trusted again
   Policy policy;
 };
 
@@ -55,12 +64,15 @@ class Scheduler {
   // For showing to people and for checkers, not for deciding.
 
   struct Counts {
-    uint64_t queued = 0;         ///< requests that wait
-    uint64_t running = 0;        ///< runs that hold a slot of a device, also while their executor starts
-    uint64_t functions = 0;      ///< records kept: of functions in use, and of those that killed an executor
-    uint64_t executors = 0;      ///< starting, up or being killed
-    uint64_t failed_starts = 0;  ///< executors that never came up, since the start
-    uint64_t evictions = 0;      ///< objects and contexts that left to make room, since the start
+    uint64_t queued = 0;            ///< requests that wait
+    uint64_t running = 0;           ///< runs that hold a slot of a device, also while their executor starts
+    uint64_t functions = 0;         ///< records kept: of functions in use, and of those that killed an executor
+    uint64_t executors = 0;         ///< starting, up or being killed
+    uint64_t failed_starts = 0;     ///< executors that never came up, since the start
+    uint64_t evictions = 0;         ///< objects, contexts and lanes' memory that left to make room, since the start
+    uint64_t exits = 0;             ///< objects and contexts that left because their time was over
+    uint64_t prefetches = 0;        ///< loads begun before a run had a place
+    uint64_t hits = 0, misses = 0;  ///< objects that a run found on its device when it got its place, or did not
   };
   Counts counts() const;
 
@@ -80,32 +92,41 @@ class Scheduler {
   };
   Lag lag() const;
 
-  /// A device's memory, as the ledger has it.
+  /// A device's memory, or the host's, as the ledger has it.
   struct Entry {
-    ExecutorId executor;
-    ObjectId object;
+    enum class Kind : uint8_t { kObject, kLane, kContext } kind = Kind::kObject;
+    ExecutorId executor;  ///< 0 on the host
+    ObjectId object;      ///< kObject
+    uint32_t lane = 0;    ///< kLane
     uint64_t bytes = 0;
     enum class State : uint8_t { kPromised, kLoading, kResident, kLeaving } state = State::kPromised;
-    uint32_t pins = 0;  ///< runs that hold a slot and need it
+    uint32_t pins = 0;           ///< runs that hold a slot and need it
+    Time since;                  ///< it is there
+    Time used;                   ///< when a run needed it last
+    Time until = Time::never();  ///< it leaves then, if nobody needs it before
+    bool kept = false;           ///< by Keep: it is the last to leave
+    FunctionId function;         ///< that needed it last
   };
   struct Books {
     uint64_t memory_bytes = 0;    ///< of the device
-    uint64_t held_bytes = 0;      ///< contexts, objects loading, resident and leaving, and the memory of runs sent
+    uint64_t held_bytes = 0;      ///< contexts, lanes, and objects loading, resident and leaving
     uint64_t promised_bytes = 0;  ///< on top of it, as soon as what leaves has left
     uint64_t leaving_bytes = 0;   ///< of what is held
-    std::vector<Entry> entries;   ///< in the order of executors, then objects
+    std::vector<Entry> entries;   ///< in the order of executors; of each: objects, lanes, its context
   };
   std::optional<Books> books(DeviceId device) const;
+  /// Nothing if there never was a HostUp.
+  std::optional<Books> host_books() const;
 
   /// What became of a request so far; nothing if it was answered or never accepted.
-  enum class Stage : uint8_t { kQueued, kPlaced, kRunning };
-  std::optional<Stage> stage(RequestId request) const;
+  enum class Progress : uint8_t { kQueued, kPlaced, kRunning };
+  std::optional<Progress> progress(RequestId request) const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-std::string_view name_of(Scheduler::Stage stage);
+std::string_view name_of(Scheduler::Progress progress);
 
 }  // namespace quern::sched

@@ -177,6 +177,13 @@ Event read_device_up(Words& words) {
   words.read(words.next(), event.device);
   words.read_bytes(words.next(), event.memory_bytes);
   if (const auto context = words.option("context")) words.read_bytes(*context, event.context_bytes);
+  event.in_place = words.take("in_place");
+  return event;
+}
+
+Event read_host_up(Words& words) {
+  HostUp event;
+  words.read_bytes(words.next(), event.memory_bytes);
   return event;
 }
 
@@ -215,11 +222,39 @@ void read_objects(Words& words, std::string_view text, std::vector<ObjectNeed>& 
   }
 }
 
+Event read_keep(Words& words) {
+  Keep event;
+  words.read(words.next(), event.function);
+  words.read(words.next(), event.domain);
+  const std::string_view stage = words.next();
+  for (const Stage one : {Stage::kContext, Stage::kHost, Stage::kHot})
+    if (stage == name_of(one)) event.stage = one;
+  if (stage != name_of(event.stage)) words.wrong(fmt::format("there is no stage '{}'", stage));
+  if (const auto until = words.option("until")) words.read(*until, event.until);
+  if (const auto objects = words.option("objects")) read_objects(words, *objects, event.objects);
+  return event;
+}
+
+Event read_fetched(Words& words) {
+  Fetched event;
+  words.read(words.next(), event.object);
+  event.failed = words.take("failed");
+  return event;
+}
+
 Event read_loaded(Words& words) {
   Loaded event;
   words.read(words.next(), event.executor);
   words.read(words.next(), event.object);
   event.failed = words.take("failed");
+  event.no_room = words.take("no_room");
+  return event;
+}
+
+Event read_trimmed(Words& words) {
+  Trimmed event;
+  words.read(words.next(), event.executor);
+  if (const auto lane = words.option("lane")) words.read_small(*lane, event.lane);
   return event;
 }
 
@@ -255,6 +290,7 @@ Event read_finished(Words& words) {
   Finished event;
   words.read(words.next(), event.run);
   event.failed = words.take("failed");
+  event.no_room = words.take("no_room");
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   return event;
 }
@@ -264,14 +300,18 @@ const std::map<std::string_view, Reader>& readers() {
   static const std::map<std::string_view, Reader> readers = {
       {"device-up", read_device_up},
       {"device-memory", read_device_memory},
+      {"host-up", read_host_up},
       {"device-down", [](Words& words) -> Event { return only_id(words, &DeviceDown::device); }},
       {"executor-up", [](Words& words) -> Event { return only_id(words, &ExecutorUp::executor); }},
       {"executor-lost", read_executor_lost},
       {"tenant", read_tenant_set},
       {"submit", read_submit},
       {"cancel", [](Words& words) -> Event { return only_id(words, &Cancel::request); }},
+      {"keep", read_keep},
+      {"fetched", read_fetched},
       {"loaded", read_loaded},
       {"unloaded", read_unloaded},
+      {"trimmed", read_trimmed},
       {"started", [](Words& words) -> Event { return only_id(words, &Started::run); }},
       {"finished", read_finished},
       {"function-gone", [](Words& words) -> Event { return only_id(words, &FunctionGone::function); }},
@@ -288,11 +328,29 @@ Event read_event(Words& words) {
   return Tick{};
 }
 
+std::string show_objects(const std::vector<ObjectNeed>& objects) {
+  std::string text;
+  for (size_t i = 0; i < objects.size(); ++i)
+    text += fmt::format("{}{}:{}", i ? "," : " objects=", show(objects[i].object), exact(objects[i].bytes, kByteUnits));
+  return text;
+}
+
 struct Show {
   std::string operator()(const DeviceUp& e) const {
-    return fmt::format("device-up {} {}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
-                       e.context_bytes ? " context=" + exact(e.context_bytes, kByteUnits) : "");
+    return fmt::format("device-up {} {}{}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
+                       e.context_bytes ? " context=" + exact(e.context_bytes, kByteUnits) : "",
+                       e.in_place ? " in_place" : "");
   }
+  std::string operator()(const HostUp& e) const { return "host-up " + exact(e.memory_bytes, kByteUnits); }
+  std::string operator()(const Keep& e) const {
+    std::string text = fmt::format("keep {} {} {}", show(e.function), show(e.domain), name_of(e.stage));
+    if (e.until != Time::never()) text += " until=" + to_text(e.until);
+    return text + show_objects(e.objects);
+  }
+  std::string operator()(const Fetched& e) const {
+    return fmt::format("fetched {}{}", show(e.object), e.failed ? " failed" : "");
+  }
+  std::string operator()(const Trimmed& e) const { return fmt::format("trimmed {} lane={}", show(e.executor), e.lane); }
   std::string operator()(const DeviceMemory& e) const {
     return fmt::format("device-memory {} {}", show(e.device), exact(e.memory_bytes, kByteUnits));
   }
@@ -308,7 +366,8 @@ struct Show {
     return text;
   }
   std::string operator()(const Loaded& e) const {
-    return fmt::format("loaded {} {}{}", show(e.executor), show(e.object), e.failed ? " failed" : "");
+    return fmt::format("loaded {} {}{}{}", show(e.executor), show(e.object), e.failed ? " failed" : "",
+                       e.no_room ? " no_room" : "");
   }
   std::string operator()(const Unloaded& e) const {
     return fmt::format("unloaded {} {}", show(e.executor), show(e.object));
@@ -323,9 +382,7 @@ struct Show {
         fmt::format("submit {} {} {} {}", show(e.request), show(e.function), show(e.tenant), show(e.domain));
     const Submit plain;
     if (e.memory_bytes != 0) text += " memory=" + exact(e.memory_bytes, kByteUnits);
-    for (size_t i = 0; i < e.objects.size(); ++i)
-      text += fmt::format("{}{}:{}", i ? "," : " objects=", show(e.objects[i].object),
-                          exact(e.objects[i].bytes, kByteUnits));
+    text += show_objects(e.objects);
     if (e.deadline != plain.deadline) text += " deadline=" + to_text(e.deadline);
     if (e.device_time != plain.device_time) text += " device_time=" + show(e.device_time);
     if (e.priority != plain.priority) text += fmt::format(" priority={}", e.priority);
@@ -334,7 +391,7 @@ struct Show {
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }
   std::string operator()(const Started& e) const { return fmt::format("started {}", show(e.run)); }
   std::string operator()(const Finished& e) const {
-    return fmt::format("finished {}{}{}", show(e.run), e.failed ? " failed" : "",
+    return fmt::format("finished {}{}{}{}", show(e.run), e.failed ? " failed" : "", e.no_room ? " no_room" : "",
                        e.device_time.ns ? " device_time=" + show(e.device_time) : "");
   }
   std::string operator()(const FunctionGone& e) const { return fmt::format("function-gone {}", show(e.function)); }
@@ -353,8 +410,17 @@ struct Show {
   std::string operator()(const Unload& a) const {
     return fmt::format("unload {} {}", show(a.executor), show(a.object));
   }
+  std::string operator()(const Fetch& a) const {
+    return fmt::format("fetch {} {}", show(a.object), exact(a.bytes, kByteUnits));
+  }
+  std::string operator()(const Forget& a) const { return fmt::format("forget {}", show(a.object)); }
+  std::string operator()(const Prepare& a) const {
+    return fmt::format("prepare {} {} {}", show(a.run), show(a.request), show(a.executor));
+  }
+  std::string operator()(const Trim& a) const { return fmt::format("trim {} lane={}", show(a.executor), a.lane); }
   std::string operator()(const Run& a) const {
-    return fmt::format("run {} {} {} lane={}", show(a.run), show(a.request), show(a.executor), a.lane);
+    return fmt::format("run {} {} {} lane={}{}", show(a.run), show(a.request), show(a.executor), a.lane,
+                       a.lane_bytes ? " memory=" + exact(a.lane_bytes, kByteUnits) : "");
   }
   std::string operator()(const StopRun& a) const { return fmt::format("stop-run {}", show(a.run)); }
   std::string operator()(const Answer& a) const {
@@ -407,14 +473,23 @@ void each_setting(C& config, F&& with) {
   with("quarantine", config.quarantine);
   with("locality", config.locality);
   with("first_estimate", config.first_estimate);
+  with("granularity_bytes", config.granularity_bytes);
+  with("rent_second", config.rent_second);
+  with("keep_alive", config.keep_alive);
+  with("room_back", config.room_back);
   with("fairness", config.policy.fairness);
   with("placement", config.policy.placement);
   with("eviction", config.policy.eviction);
+  with("setup", config.policy.setup);
+  with("exit", config.policy.exit);
 }
 
 struct ShowSetting {
   std::string& text;
   void operator()(std::string_view key, uint32_t value) const { text += fmt::format(" {}={}", key, value); }
+  void operator()(std::string_view key, uint64_t value) const {
+    text += fmt::format(" {}={}", key, exact(value, kByteUnits));
+  }
   void operator()(std::string_view key, Duration value) const { text += fmt::format(" {}={}", key, show(value)); }
   void operator()(std::string_view key, const std::string& value) const { text += fmt::format(" {}={}", key, value); }
 };
@@ -429,6 +504,9 @@ struct ReadSetting {
   }
   void operator()(std::string_view key, uint32_t& value) const {
     if (is(key)) words.read_small(word, value);
+  }
+  void operator()(std::string_view key, uint64_t& value) const {
+    if (is(key)) words.read_bytes(word, value);
   }
   void operator()(std::string_view key, Duration& value) const {
     if (is(key)) words.read(word, value);

@@ -65,4 +65,18 @@ std::string_view name_of(End end) {
   return "?";
 }
 
+std::string_view name_of(Stage stage) {
+  switch (stage) {
+    case Stage::kNothing:
+      return "nothing";
+    case Stage::kContext:
+      return "context";
+    case Stage::kHost:
+      return "host";
+    case Stage::kHot:
+      break;
+  }
+  return "hot";
+}
+
 }  // namespace quern::sched

@@ -35,6 +35,12 @@ struct DeviceUp {
   DeviceId device;
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;  ///< what every executor on it costs
+  bool in_place = false;  ///< objects are read where they lie on the host: they stay there as long as they are used
+};
+/// The host tier: how many bytes of objects may be in memory at a time; the rest is on disk. If this never comes, all
+/// objects are always there.
+struct HostUp {
+  uint64_t memory_bytes = 0;
 };
 /// The device has more or less memory than it had: someone else uses some of it.
 struct DeviceMemory {
@@ -69,6 +75,13 @@ struct TenantSet {
   Limits limits;
   int64_t vtime = 0;  ///< where it stood before a restart
 };
+/// How ready a function is on a device, from nothing to everything: each has what those before it have.
+enum class Stage : uint8_t {
+  kNothing,
+  kContext,  ///< an executor for it is there
+  kHost,     ///< and its objects are in the memory of the host
+  kHot,      ///< and on the device
+};
 /// Immutable bytes that a run needs on its device: one copy serves all runs of an executor.
 struct ObjectNeed {
   ObjectId object;
@@ -90,25 +103,46 @@ struct Submit {
 struct Cancel {
   RequestId request;
 };
-/// The answer to Load: the object is there, or could not be brought there.
+/// Keep a function at least at this stage until then, or no longer (kNothing): because its settings say so, or because
+/// someone has a lease on it. What is missing is brought as far as there is room that nobody needs.
+struct Keep {
+  FunctionId function;
+  DomainId domain;
+  Stage stage = Stage::kNothing;
+  Time until = Time::never();
+  std::vector<ObjectNeed> objects;
+};
+/// The answer to Fetch: the object is in the memory of the host, or could not be read.
+struct Fetched {
+  ObjectId object;
+  bool failed = false;
+};
+/// The answer to Load: the object is there, or could not be brought there. `no_room`: because the device had less
+/// memory free than it should have.
 struct Loaded {
   ExecutorId executor;
   ObjectId object;
-  bool failed = false;
+  bool failed = false, no_room = false;
 };
 /// The answer to Unload: its memory is free.
 struct Unloaded {
   ExecutorId executor;
   ObjectId object;
 };
+/// The answer to Trim: the memory of the lane is free.
+struct Trimmed {
+  ExecutorId executor;
+  uint32_t lane = 0;
+};
 /// A run is on its device: its device time counts from here, not from when its executor was still getting ready.
 struct Started {
   RunId run;
 };
-/// A run ended; `failed` if it ended with an error of its own (the shell knows the text).
+/// A run ended; `failed` if it ended with an error of its own (the shell knows the text). `no_room`: it did nothing,
+/// for the device had less memory free than it should have.
 struct Finished {
   RunId run;
-  bool failed = false;
+  bool failed = false, no_room = false;
   Duration device_time = {0};  ///< that it used
 };
 /// The function is gone: its queued requests end, its record is forgotten once its runs ended.
@@ -118,8 +152,8 @@ struct FunctionGone {
 /// The answer to WakeAt.
 struct Tick {};
 
-using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, ExecutorUp, ExecutorLost, TenantSet, Submit, Cancel,
-                           Loaded, Unloaded, Started, Finished, FunctionGone, Tick>;
+using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, HostUp, ExecutorUp, ExecutorLost, TenantSet, Submit,
+                           Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished, FunctionGone, Tick>;
 
 // Actions: what to do about it, in order.
 
@@ -136,6 +170,22 @@ struct KillExecutor {
   ExecutorId executor;
   std::optional<RunId> because;
 };
+/// Bring the object from disk into the memory of the host. Answered by Fetched.
+struct Fetch {
+  ObjectId object;
+  uint64_t bytes = 0;
+};
+/// Let it go from there: no executor uses it. Not answered.
+struct Forget {
+  ObjectId object;
+};
+/// The run has a place, and waits for what Fetch, StartExecutor and Load bring: get ready what else it needs. Not
+/// answered; Run follows, or the run is never heard of again.
+struct Prepare {
+  RunId run;
+  RequestId request;
+  ExecutorId executor;
+};
 /// Bring the object to the executor's device. Answered by Loaded, or by ExecutorLost.
 struct Load {
   ExecutorId executor;
@@ -147,12 +197,18 @@ struct Unload {
   ExecutorId executor;
   ObjectId object;
 };
-/// Prepare what is missing, and run. Answered by Started and Finished, or by ExecutorLost.
+/// Free what the lane keeps for its runs to compute in; none is in it. Answered by Trimmed, or by ExecutorLost.
+struct Trim {
+  ExecutorId executor;
+  uint32_t lane = 0;
+};
+/// Run it in that lane, which may have and keep this much memory. Answered by Started and Finished, or by ExecutorLost.
 struct Run {
   RunId run;
   RequestId request;
   ExecutorId executor;
   uint32_t lane = 0;
+  uint64_t lane_bytes = 0;
 };
 /// Close the gate of its lane: no further kernel of this run starts. Answered by Finished, if it still can.
 struct StopRun {
@@ -189,10 +245,12 @@ struct WakeAt {
   Time time;
 };
 
-using Action = std::variant<StartExecutor, KillExecutor, Load, Unload, Run, StopRun, Answer, WakeAt>;
+using Action =
+    std::variant<StartExecutor, KillExecutor, Fetch, Forget, Prepare, Load, Unload, Trim, Run, StopRun, Answer, WakeAt>;
 
 /// The public code of an end; kDone has none.
 ErrorCode error_code_of(End end);
 std::string_view name_of(End end);
+std::string_view name_of(Stage stage);
 
 }  // namespace quern::sched

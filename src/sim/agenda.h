@@ -15,16 +15,21 @@ class Agenda {
  public:
   enum class Kind : uint8_t {
     kCall,          ///< a: the load that calls
-    kRunStarts,     ///< a: run
+    kRunStarts,     ///< a: index of the device, which may be free
     kRunEnds,       ///< a: run
+    kRunGivenUp,    ///< a: run; it does not get to the device
     kExecutorUp,    ///< a: executor
     kExecutorGone,  ///< a: executor
     kLoaded,        ///< a: executor, b: object
     kUnloaded,      ///< a: executor, b: object
+    kTrimmed,       ///< a: executor, b: lane
+    kFetched,       ///< a: object, b: 1 if it failed
+    kBlankReady,    ///< a: index of the device, b: its generation
     kReport,        ///< a: where it is kept, b: executor
     kDeviceUp,      ///< a: index of the device
     kMemoryBack,    ///< a: index of the device
-    kFault,         ///< a: its kind
+    kHostBack,
+    kFault,  ///< a: its kind
     kFaultsEnd,
   };
   struct Entry {

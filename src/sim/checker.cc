@@ -19,8 +19,8 @@ void Checker::fail(Time now, const std::string& text) {
 std::vector<std::unique_ptr<Checker>> make_checkers(const sched::Config& config) {
   std::vector<std::unique_ptr<Checker>> checkers;
   checkers.push_back(std::make_unique<EndsChecker>(config));
-  checkers.push_back(std::make_unique<LedgerChecker>());
-  checkers.push_back(std::make_unique<PinsChecker>());
+  checkers.push_back(std::make_unique<LedgerChecker>(config));
+  checkers.push_back(std::make_unique<PinsChecker>(config));
   checkers.push_back(std::make_unique<LimitsChecker>(config));
   checkers.push_back(std::make_unique<FairnessChecker>(config));
   checkers.push_back(std::make_unique<IdleChecker>(config));

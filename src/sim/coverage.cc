@@ -6,23 +6,37 @@
 #include <algorithm>
 #include <array>
 
+#include "sched/policy/table.h"
 #include "sim/faults.h"
 
 namespace quern::sim {
 
 namespace {
 
-constexpr const char* kEvents[] = {"device-up",  "device-memory", "device-down",   "executor-up", "executor-lost",
-                                   "tenant-set", "submit",        "cancel",        "loaded",      "unloaded",
-                                   "started",    "finished",      "function-gone", "tick"};
+constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-down", "host-up", "executor-up",
+                                   "executor-lost", "tenant-set",    "submit",      "cancel",  "keep",
+                                   "fetched",       "loaded",        "unloaded",    "trimmed", "started",
+                                   "finished",      "function-gone", "tick"};
 static_assert(std::size(kEvents) == std::variant_size_v<sched::Event>);
-constexpr const char* kActions[] = {"start-executor", "kill-executor", "load",   "unload", "run",
-                                    "stop-run",       "answer",        "wake-at"};
+constexpr const char* kActions[] = {"start-executor", "kill-executor", "fetch", "forget",   "prepare", "load",
+                                    "unload",         "trim",          "run",   "stop-run", "answer",  "wake-at"};
 static_assert(std::size(kActions) == std::variant_size_v<sched::Action>);
 constexpr size_t kEnds = static_cast<size_t>(sched::End::kRemoved) + 1;
-constexpr const char* kStages[] = {"queued", "placed", "running"};
+constexpr const char* kProgress[] = {"queued", "placed", "running"};
 constexpr const char* kStates[] = {"promised", "loading", "resident", "leaving"};
+constexpr const char* kKinds[] = {"object", "lane", "context"};
+constexpr const char* kStages[] = {"nothing", "context", "host", "hot"};
+constexpr const char* kLosses[] = {"loading", "leaving", "awaited", "no-room-load", "no-room-run"};
+static_assert(std::size(kLosses) == static_cast<size_t>(Coverage::Loss::kNoRoomRun) + 1);
+constexpr const char* kCounts[] = {"evictions", "exits", "prefetches", "hits", "misses"};
 constexpr size_t kNewest = 16;
+
+template <class Rows>
+std::map<std::string, uint64_t> zeros_of(const Rows& rows) {
+  std::map<std::string, uint64_t> zeros;
+  for (const auto& row : rows) zeros[std::string(row.name)] = 0;
+  return zeros;
+}
 
 }  // namespace
 
@@ -30,8 +44,18 @@ Coverage::Coverage()
     : events_(std::size(kEvents)),
       actions_(std::size(kActions)),
       ends_(kEnds),
+      progress_(std::size(kProgress)),
+      states_(std::size(kStates)),
+      kinds_(std::size(kKinds)),
+      host_states_(std::size(kStates)),
       stages_(std::size(kStages)),
-      states_(std::size(kStates)) {
+      losses_(std::size(kLosses)),
+      counts_(std::size(kCounts)) {
+  policies_ = {{"fairness", zeros_of(sched::fairnesses())},
+               {"placement", zeros_of(sched::placements())},
+               {"eviction", zeros_of(sched::evictions())},
+               {"setup", zeros_of(sched::setups())},
+               {"exit", zeros_of(sched::exits())}};
   for (const FaultRow& row : fault_rows()) faults_[std::string(row.name)] = 0;
   for (const auto& checker : make_checkers({})) checkers_.emplace_back(checker->name(), 0);
 }
@@ -46,8 +70,15 @@ std::vector<Coverage::Row> Coverage::rows() const {
   list("event", kEvents, events_);
   list("action", kActions, actions_);
   list("end", ends, ends_);
-  list("stage", kStages, stages_);
+  list("progress", kProgress, progress_);
   list("memory", kStates, states_);
+  list("memory", kKinds, kinds_);
+  list("host", kStates, host_states_);
+  list("keep", kStages, stages_);
+  list("loss", kLosses, losses_);
+  list("count", kCounts, counts_);
+  for (const auto& [part, names] : policies_)
+    for (const auto& [name, count] : names) rows.push_back({part, name, count});
   for (const auto& [name, count] : faults_) rows.push_back({"fault", name, count});
   for (const auto& [name, count] : checkers_) rows.push_back({"checker", name, count});
   return rows;
@@ -62,20 +93,45 @@ std::vector<std::string> Coverage::missing() const {
 
 std::string Coverage::to_text() const {
   std::string text;
-  for (const Row& row : rows()) text += fmt::format("{:<8} {:<17} {:>12}\n", row.kind, row.name, row.count);
+  for (const Row& row : rows()) text += fmt::format("{:<9} {:<17} {:>12}\n", row.kind, row.name, row.count);
   return text;
 }
 
 void Coverage::count_step(const sched::Event& event, std::span<const sched::Action> actions) {
   ++events_[event.index()];
+  if (const auto* keep = std::get_if<sched::Keep>(&event)) ++stages_[static_cast<size_t>(keep->stage)];
   for (const sched::Action& action : actions) {
     ++actions_[action.index()];
     if (const auto* answer = std::get_if<sched::Answer>(&action)) ++ends_[static_cast<size_t>(answer->end)];
   }
 }
 
-void Coverage::count(sched::Scheduler::Stage stage) { ++stages_[static_cast<size_t>(stage)]; }
-void Coverage::count(sched::Scheduler::Entry::State state) { ++states_[static_cast<size_t>(state)]; }
+void Coverage::count(sched::Scheduler::Progress progress) { ++progress_[static_cast<size_t>(progress)]; }
+void Coverage::count(Loss loss) { ++losses_[static_cast<size_t>(loss)]; }
+
+void Coverage::count(const sched::Scheduler::Entry& entry) {
+  const auto state = static_cast<size_t>(entry.state);
+  if (entry.executor.value == 0) {
+    ++host_states_[state];
+  } else {
+    ++states_[state];
+    ++kinds_[static_cast<size_t>(entry.kind)];
+  }
+}
+
+void Coverage::count(const sched::Scheduler::Counts& counts) {
+  const std::array<uint64_t, std::size(kCounts)> more{counts.evictions, counts.exits, counts.prefetches, counts.hits,
+                                                      counts.misses};
+  for (size_t i = 0; i < more.size(); ++i) counts_[i] += more[i];
+}
+
+void Coverage::count(const sched::Policy& policy) {
+  ++policies_["fairness"][policy.fairness];
+  ++policies_["placement"][policy.placement];
+  ++policies_["eviction"][policy.eviction];
+  ++policies_["setup"][policy.setup];
+  ++policies_["exit"][policy.exit];
+}
 
 void Coverage::count(const FaultCounts& faults) {
   for (const auto& [name, count] : faults) faults_[name] += count;
@@ -86,26 +142,59 @@ void Coverage::count(const Checker& checker) {
     if (name == checker.name()) count += checker.evaluations();
 }
 
-void CoverageObserver::on_step(Time, const sched::Event& event, std::span<const sched::Action> actions,
+void CoverageObserver::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                                const sched::Scheduler& core) {
   coverage_.count_step(event, actions);
+  count_losses(event);
+  shadow_.happened(now, event);
+  for (const sched::Action& action : actions) shadow_.carry_out(now, action);
   if (const auto* submit = std::get_if<sched::Submit>(&event)) {
     if (newest_.size() < kNewest) newest_.resize(kNewest);
     newest_[submitted_++ % kNewest] = submit->request;
   }
   // A sample is enough: the newest requests, and the memory where something was just asked for.
   for (const sched::RequestId request : newest_)
-    if (const auto stage = core.stage(request)) coverage_.count(*stage);
+    if (const auto progress = core.progress(request)) coverage_.count(*progress);
   for (const sched::Action& action : actions) {
     sched::ExecutorId concerns;
-    if (const auto* start = std::get_if<sched::StartExecutor>(&action)) executors_[start->executor] = start->device;
     if (const auto* load = std::get_if<sched::Load>(&action)) concerns = load->executor;
     if (const auto* unload = std::get_if<sched::Unload>(&action)) concerns = unload->executor;
-    const auto executor = executors_.find(concerns);
-    if (executor == executors_.end()) continue;
-    if (const auto books = core.books(executor->second))
-      for (const auto& entry : books->entries) coverage_.count(entry.state);
+    if (const auto* trim = std::get_if<sched::Trim>(&action)) concerns = trim->executor;
+    const Shadow::Executor* executor = shadow_.find(concerns);
+    if (!executor) continue;
+    if (const auto books = core.books(executor->device))
+      for (const auto& entry : books->entries) coverage_.count(entry);
+    if (const auto host = core.host_books())
+      for (const auto& entry : host->entries) coverage_.count(entry);
   }
+}
+
+void CoverageObserver::on_end(Time, bool, const sched::Scheduler& core) { coverage_.count(core.counts()); }
+
+void CoverageObserver::count_losses(const sched::Event& event) {
+  using Loss = Coverage::Loss;
+  if (const auto* loaded = std::get_if<sched::Loaded>(&event); loaded && loaded->no_room)
+    coverage_.count(Loss::kNoRoomLoad);
+  if (const auto* finished = std::get_if<sched::Finished>(&event); finished && finished->no_room)
+    coverage_.count(Loss::kNoRoomRun);
+  const auto* lost = std::get_if<sched::ExecutorLost>(&event);
+  const auto* down = std::get_if<sched::DeviceDown>(&event);
+  if (!lost && !down) return;
+  const auto is_lost = [&](sched::ExecutorId id) {
+    return lost ? id == lost->executor : shadow_.find(id)->device == down->device;
+  };
+  for (const auto& [key, object] : shadow_.objects()) {
+    if (!is_lost(key.first)) continue;
+    if (object.state == Shadow::State::kLeaving) coverage_.count(Loss::kLeaving);
+    if (object.state != Shadow::State::kLoading) continue;
+    coverage_.count(Loss::kLoading);
+    const auto waits = std::count_if(shadow_.runs().begin(), shadow_.runs().end(), [&](const auto& entry) {
+      return entry.second.executor == key.first && Shadow::needs(*entry.second.submit, key.second);
+    });
+    if (waits > 1) coverage_.count(Loss::kAwaited);
+  }
+  for (const auto& [key, lane] : shadow_.lanes())
+    if (lane.is_leaving && is_lost(key.first)) coverage_.count(Loss::kLeaving);
 }
 
 }  // namespace quern::sim

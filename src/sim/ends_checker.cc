@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sched/policy/table.h"
+
 namespace quern::sim {
 
 using sched::End;
@@ -32,7 +34,7 @@ void EndsChecker::on_step(Time now, const sched::Event& event, std::span<const s
   if (const auto* gone = std::get_if<sched::FunctionGone>(&event))
     for (const auto& [id, request] : shadow_.requests())
       if (request.submit->function == gone->function)
-        expect(core.stage(id) != sched::Scheduler::Stage::kQueued, now, "r{} still waits for f{}, which is gone",
+        expect(core.progress(id) != sched::Scheduler::Progress::kQueued, now, "r{} still waits for f{}, which is gone",
                id.value, gone->function.value);
   if (const auto* lost = std::get_if<sched::ExecutorLost>(&event); lost && lost->culprit) {
     const auto culprit = shadow_.ended().find(*lost->culprit);
@@ -45,6 +47,9 @@ void EndsChecker::on_step(Time now, const sched::Event& event, std::span<const s
 }
 
 void EndsChecker::on_end(Time now, bool /*drained*/, const sched::Scheduler& /*core*/) {
+  // Where functions do not share, each has an executor of its own.
+  const auto setup = sched::make_setup(config_.policy.setup);
+  if (setup && setup->share != sched::Setup::Share::kDomain) return;
   for (const auto& [id, executor] : shadow_.executors())
     if (executor.own_function && !executor.is_killed)
       expect(records_[*executor.own_function].good_runs_owed > 0 && !gone_.contains(*executor.own_function), now,
@@ -117,14 +122,17 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
   const auto* finished = std::get_if<sched::Finished>(&event);
   const auto* lost = std::get_if<sched::ExecutorLost>(&event);
   const auto* loaded = std::get_if<sched::Loaded>(&event);
-  const bool was_lost = lost || std::holds_alternative<sched::DeviceDown>(event) || (loaded && loaded->failed);
+  const auto* fetched = std::get_if<sched::Fetched>(&event);
   const bool its_run_ended = answer.run && shadow_.ended().contains(*answer.run);
+  const bool is_doomed = finished && its_run_ended && shadow_.ended().at(*answer.run).is_doomed;
+  const bool was_lost = lost || std::holds_alternative<sched::DeviceDown>(event) || (loaded && loaded->failed) ||
+                        (fetched && fetched->failed) || is_doomed;
 
   switch (answer.end) {
     case End::kDone:
       return finished && !finished->failed && answer.run == finished->run && its_run_ended;
     case End::kFailed:
-      return finished && finished->failed && answer.run == finished->run && its_run_ended &&
+      return finished && finished->failed && answer.run == finished->run && its_run_ended && !is_doomed &&
              !shadow_.ended().at(finished->run).passed_limit;
     case End::kFaulted:
       return lost && lost->culprit && answer.run == lost->culprit && its_run_ended;
@@ -143,9 +151,9 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
       return cancel && cancel->request == answer.request;
     }
     case End::kTooLarge:
-      return at_the_door && !fits_some(submit, false);
+      return at_the_door && (!fits_some(now, submit, false) || !shadow_.fits_host(submit));
     case End::kNoDevice:
-      return at_the_door && !fits_some(submit, true);
+      return at_the_door && !fits_some(now, submit, true);
     case End::kQueueFull:
     case End::kOverLimit:
       return at_the_door;  // the limits checker knows more
@@ -162,11 +170,12 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
   return false;
 }
 
-bool EndsChecker::fits_some(const sched::Submit& submit, bool only_up) const {
-  const uint64_t bytes = Shadow::bytes_of(submit);
+bool EndsChecker::fits_some(Time now, const sched::Submit& submit, bool only_up) const {
+  const uint64_t bytes = shadow_.bytes_of(submit);
   return std::any_of(shadow_.devices().begin(), shadow_.devices().end(), [&](const auto& entry) {
     const Shadow::Device& device = entry.second;
-    return (device.is_up || !only_up) && bytes + device.context_bytes <= device.memory_bytes;
+    if (only_up && (!device.is_up || device.is_doubted(now, config_.room_back))) return false;
+    return bytes + device.context_bytes <= device.memory_bytes;
   });
 }
 
@@ -175,7 +184,8 @@ bool EndsChecker::fits_some(const sched::Submit& submit, bool only_up) const {
 void EndsChecker::check_blamed(Time now, const sched::Scheduler& core) {
   if (blamed_.empty()) return;
   for (const auto& [id, request] : shadow_.requests()) {
-    if (!blamed_.contains(request.submit->function) || core.stage(id) != sched::Scheduler::Stage::kQueued) continue;
+    if (!blamed_.contains(request.submit->function) || core.progress(id) != sched::Scheduler::Progress::kQueued)
+      continue;
     expect(records_[request.submit->function].quarantined_until <= now, now, "r{} waits for f{}, which is quarantined",
            id.value, request.submit->function.value);
     set_apart_.insert(id);

@@ -16,7 +16,8 @@ namespace quern::sim {
 /// killed an executor is kept apart and quarantined as it deserves.
 class EndsChecker final : public Checker {
  public:
-  explicit EndsChecker(const sched::Config& config) : Checker("ends"), config_(config) {}
+  explicit EndsChecker(const sched::Config& config)
+      : Checker("ends"), config_(config), shadow_(config.granularity_bytes) {}
 
   void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                const sched::Scheduler& core) override;
@@ -27,7 +28,8 @@ class EndsChecker final : public Checker {
   void note(Time now, const sched::Event& event);
   void check(Time now, const sched::Event& event, const sched::Answer& answer);
   bool makes_sense(Time now, const sched::Event& event, const sched::Answer& answer, const Shadow::Request& request);
-  bool fits_some(const sched::Submit& submit, bool only_up) const;
+  /// `only_up`: now, without those that may be taken for smaller than they are; else ever.
+  bool fits_some(Time now, const sched::Submit& submit, bool only_up) const;
   void check_overdue(Time now);
   void check_blamed(Time now, const sched::Scheduler& core);
   void check_apart(Time now, const sched::Run& run);

@@ -20,6 +20,11 @@ constexpr FaultRow kRows[] = {
     {"restart", &FaultModel::restart},
     {"cancel", &FaultModel::cancel},
     {"removal", &FaultModel::removal},
+    {"slow_fetch", &FaultModel::slow_fetch},
+    {"failed_fetch", &FaultModel::failed_fetch},
+    {"no_room", &FaultModel::no_room},
+    {"host_memory", &FaultModel::host_memory},
+    {"lease", &FaultModel::lease},
 };
 
 }  // namespace

@@ -27,6 +27,11 @@ enum class Fault : uint8_t {
   kRestart,
   kCancel,
   kRemoval,
+  kSlowFetch,
+  kFailedFetch,
+  kNoRoom,
+  kHostMemory,
+  kLease,
 };
 struct FaultRow {
   std::string_view name;  ///< of the field
@@ -36,8 +41,8 @@ struct FaultRow {
 std::span<const FaultRow> fault_rows();
 
 /// When what goes wrong, and how often it did. Each kind comes by itself, as a Poisson process, until
-/// FaultModel::until. What can strike at once does; what waits for the next load, start or report is armed here and
-/// taken by the one it strikes. Only what really struck is counted.
+/// FaultModel::until. What can strike at once does; what waits for the next load, fetch, start or report is armed here
+/// and taken by the one it strikes. Only what really struck is counted.
 class Faults {
  public:
   Faults(const FaultModel& model, uint64_t seed, Agenda& agenda);
@@ -61,7 +66,7 @@ class Faults {
   uint64_t draw_below(uint64_t bound) { return prng_.below(bound); }
 
  private:
-  static constexpr size_t kKinds = 13;
+  static constexpr size_t kKinds = 18;
   static size_t index(Fault fault) { return static_cast<size_t>(fault); }
 
   FaultModel model_;

@@ -15,7 +15,8 @@ namespace quern::sim {
 /// exempt.
 class IdleChecker final : public Checker {
  public:
-  explicit IdleChecker(const sched::Config& config) : Checker("idle"), config_(config) {}
+  explicit IdleChecker(const sched::Config& config)
+      : Checker("idle"), config_(config), shadow_(config.granularity_bytes) {}
 
   void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                const sched::Scheduler& core) override;
@@ -25,7 +26,7 @@ class IdleChecker final : public Checker {
 
  private:
   /// No run holds a slot of it. `placed`: the domains of requests that have a slot somewhere and were not sent.
-  bool is_idle(sched::DeviceId id, const Shadow::Device& device, const sched::Scheduler& core,
+  bool is_idle(sched::DeviceId id, const Shadow::Device& device, const sched::Scheduler::Books& books,
                const std::set<sched::DomainId>& placed) const;
 
   const sched::Config config_;

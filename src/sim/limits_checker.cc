@@ -15,6 +15,7 @@ void LimitsChecker::on_step(Time now, const sched::Event& event, std::span<const
                             const sched::Scheduler& core) {
   shadow_.happened(now, event);
   for (const sched::Action& action : actions) {
+    if (const auto* prepare = std::get_if<sched::Prepare>(&action)) check(now, *prepare);
     if (const auto* run = std::get_if<sched::Run>(&action)) check(now, *run);
     shadow_.carry_out(now, action);
   }
@@ -30,6 +31,7 @@ void LimitsChecker::on_step(Time now, const sched::Event& event, std::span<const
 
 void LimitsChecker::on_restart(Time) {
   shadow_.restart();
+  prepared_.clear();
   queued_ = 0;
   queued_of_tenant_.clear();
 }
@@ -47,11 +49,23 @@ uint64_t LimitsChecker::most_queued_of(sched::TenantId tenant) const {
 uint64_t LimitsChecker::queued_of(sched::FunctionId function, const sched::Scheduler& core) const {
   uint64_t queued = 0;
   for (const auto& [id, request] : shadow_.requests())
-    queued += request.submit->function == function && core.stage(id) == Stage::kQueued;
+    queued += request.submit->function == function && core.progress(id) == Progress::kQueued;
   return queued;
 }
 
+void LimitsChecker::check(Time now, const sched::Prepare& action) {
+  const Shadow::Request* request = shadow_.find(action.request);
+  expect(request && !shadow_.run_of(*request), now, "run{} is announced for r{}, which does not wait for one",
+         action.run.value, action.request.value);
+  expect(!shadow_.find(action.run), now, "run{} is announced and was sent", action.run.value);
+  expect(prepared_.emplace(action.run, action).second, now, "run{} is announced twice", action.run.value);
+}
+
 void LimitsChecker::check(Time now, const sched::Run& action) {
+  if (const auto prepared = prepared_.extract(action.run))
+    expect(prepared.mapped().request == action.request && prepared.mapped().executor == action.executor, now,
+           "run{} is of r{} on e{}; it was announced of r{} on e{}", action.run.value, action.request.value,
+           action.executor.value, prepared.mapped().request.value, prepared.mapped().executor.value);
   const Shadow::Executor* executor = shadow_.find(action.executor);
   const Shadow::Request* request = shadow_.find(action.request);
   expect(request != nullptr, now, "run{} is of r{}, which does not wait", action.run.value, action.request.value);
@@ -82,11 +96,11 @@ void LimitsChecker::check(Time now, const sched::Run& action) {
 
   // Its tenant. Runs that have a slot and were not sent yet come on top, and are seen in compare().
   const sched::Limits limits = limits_of(request->submit->tenant);
-  Use use{.runs = 1, .bytes = Shadow::bytes_of(*request->submit)};
+  Use use{.runs = 1, .bytes = shadow_.bytes_of(*request->submit)};
   for (const auto& [id, run] : shadow_.runs()) {
     if (run.submit->tenant != request->submit->tenant) continue;
     ++use.runs;
-    use.bytes += Shadow::bytes_of(*run.submit);
+    use.bytes += shadow_.bytes_of(*run.submit);
   }
   expect(limits.in_flight == 0 || use.runs <= limits.in_flight, now, "t{} has {} in flight, {} are allowed",
          request->submit->tenant.value, use.runs, limits.in_flight);
@@ -118,7 +132,7 @@ void LimitsChecker::check_door(Time now, const sched::Submit& submit, std::span<
   for (const sched::Action& action : actions)
     if (const auto* answer = std::get_if<sched::Answer>(&action); answer && answer->request == submit.request)
       end = answer->end;
-  const uint64_t bytes = Shadow::bytes_of(submit), most = most_queued_of(submit.tenant);
+  const uint64_t bytes = shadow_.bytes_of(submit), most = most_queued_of(submit.tenant);
   const uint64_t most_bytes = limits_of(submit.tenant).memory_bytes;
   const bool is_over = most_bytes > 0 && bytes > most_bytes;
   const auto found = queued_of_tenant_.find(submit.tenant);
@@ -149,7 +163,7 @@ void LimitsChecker::compare(Time now, const std::vector<sched::Scheduler::Standi
   for (const auto& [id, run] : shadow_.runs()) {
     Use& use = sent[run.submit->tenant];
     ++use.runs;
-    use.bytes += Shadow::bytes_of(*run.submit);
+    use.bytes += shadow_.bytes_of(*run.submit);
   }
   for (const auto& standing : standings) {
     const sched::Limits limits = limits_of(standing.tenant);
@@ -175,18 +189,18 @@ void LimitsChecker::check_all(Time now, const sched::Scheduler& core,
   const auto take = [&](const sched::Submit& submit) {
     Use& use = in_flight[submit.tenant];
     ++use.runs, ++slots;
-    use.bytes += Shadow::bytes_of(submit);
+    use.bytes += shadow_.bytes_of(submit);
   };
   for (const auto& [id, run] : shadow_.runs()) take(*run.submit);
   for (const auto& [id, request] : shadow_.requests()) {
-    const auto stage = core.stage(id);
-    expect(stage.has_value(), now, "r{} waits for an answer, and the core does not know it", id.value);
+    const auto progress = core.progress(id);
+    expect(progress.has_value(), now, "r{} waits for an answer, and the core does not know it", id.value);
     const Shadow::Run* run = shadow_.run_of(request);
     const bool is_running = run && run->started != Time::never();
-    expect((stage == Stage::kRunning) == is_running && (!run || stage != Stage::kQueued), now,
+    expect((progress == Progress::kRunning) == is_running && (!run || progress != Progress::kQueued), now,
            "r{} {} on a device, the core says otherwise", id.value, is_running ? "runs" : "does not run");
-    if (stage == Stage::kPlaced && !run) take(*request.submit);
-    if (stage == Stage::kQueued) ++queued[request.submit->tenant], ++waiting;
+    if (progress == Progress::kPlaced && !run) take(*request.submit);
+    if (progress == Progress::kQueued) ++queued[request.submit->tenant], ++waiting;
   }
   for (const auto& standing : standings) {
     const Use use = in_flight[standing.tenant];

@@ -11,10 +11,11 @@ namespace quern::sim {
 
 /// Every limit of Config and of a tenant holds: requests and memory in flight, requests that wait, runs and lanes of a
 /// device, attempts, and how long a run may take before it is told to stop and its executor is killed. Who is refused
-/// because of a limit has reached it.
+/// because of a limit has reached it. A run that was announced is sent as it was.
 class LimitsChecker final : public Checker {
  public:
-  explicit LimitsChecker(const sched::Config& config) : Checker("limits"), config_(config) {}
+  explicit LimitsChecker(const sched::Config& config)
+      : Checker("limits"), config_(config), shadow_(config.granularity_bytes) {}
 
   void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                const sched::Scheduler& core) override;
@@ -27,11 +28,12 @@ class LimitsChecker final : public Checker {
   struct Use {
     uint64_t runs = 0, bytes = 0;
   };
-  using Stage = sched::Scheduler::Stage;
+  using Progress = sched::Scheduler::Progress;
 
   sched::Limits limits_of(sched::TenantId tenant) const;
   uint64_t most_queued_of(sched::TenantId tenant) const;
   uint64_t queued_of(sched::FunctionId function, const sched::Scheduler& core) const;
+  void check(Time now, const sched::Prepare& action);
   void check(Time now, const sched::Run& action);
   void check_times(Time now);
   void check_door(Time now, const sched::Submit& submit, std::span<const sched::Action> actions,
@@ -40,6 +42,8 @@ class LimitsChecker final : public Checker {
 
   const sched::Config config_;
   Shadow shadow_;
+  // Runs that were announced and not sent: of which request, and where. Some are never heard of again.
+  std::map<sched::RunId, sched::Prepare> prepared_;
   uint64_t queued_ = 0;                                   // before this step
   std::map<sched::TenantId, uint64_t> queued_of_tenant_;  // before this step
   uint64_t steps_ = 0;

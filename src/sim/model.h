@@ -21,10 +21,19 @@ struct DeviceModel {
   uint64_t context_bytes = 0;
   uint64_t copy_bytes_per_second = uint64_t{10} << 30;  ///< of loads; one after another on a device
   Duration context = Duration::millis(50);              ///< to start an executor
+  Duration framework = {0};                             ///< on top of it, of what every executor has to import first
   Duration load_latency = {0};                          ///< of every load, on top of its bytes
   Duration launch = {0};                                ///< from Run to the device, while nothing else runs there
   Duration answer = {0};                                ///< from the end on the device to the caller
   double speed = 1;                                     ///< kernel times are divided by it
+  bool in_place = false;  ///< objects are read where they lie on the host: nothing is copied
+};
+
+/// Where objects are before they are on a device: in memory, and beyond that on a disk.
+struct HostModel {
+  uint64_t memory_bytes = 0;                           ///< of objects at a time; 0: all of them are always there
+  uint64_t disk_bytes_per_second = uint64_t{1} << 30;  ///< of fetches, one after another
+  Duration disk_latency = {0};                         ///< of every fetch, on top of its bytes
 };
 
 struct TenantModel {
@@ -50,6 +59,7 @@ struct FunctionModel {
   Duration timeout = Duration::forever();
   Duration device_limit = Duration::forever();
   uint8_t priority = 5;
+  sched::Stage keep_warm = sched::Stage::kNothing;  ///< at least so ready, always
 };
 
 /// Who calls a function.
@@ -80,12 +90,21 @@ struct FaultModel {
   double restart = 0;        ///< the daemon dies and comes back: requests in flight are lost with their connections
   double cancel = 0;         ///< a caller goes away
   double removal = 0;        ///< a function is removed and comes back as another version
+  double slow_fetch = 0;     ///< the next fetch takes 20 times as long
+  double failed_fetch = 0;   ///< the next fetch fails
+  double no_room = 0;        ///< the next load, or run that lets its lane grow, finds less memory than there should be
+  double host_memory = 0;    ///< the host has less memory for objects for a while
+  double lease = 0;          ///< someone wants a function at some stage for a while, or no longer
   Duration until = {0};
 };
 
 struct Model {
   sched::Config config;
   std::vector<DeviceModel> devices;
+  HostModel host;
+  /// Blank executors that are kept ready on each device: a start takes one, and another is made in the time of a start.
+  /// Their contexts are memory that the core never sees. `serial` and `sage` have none, as published.
+  uint32_t pool = 0;
   std::vector<TenantModel> tenants;
   std::vector<ObjectModel> objects;
   std::vector<FunctionModel> functions;

@@ -18,7 +18,7 @@ namespace quern::sim {
 namespace {
 
 constexpr int64_t kMostDevices = 100'000, kMostOfAKind = 1'000'000, kMostUnits = 1 << 20;
-constexpr int64_t kMostWeight = 1'000'000, kMostClients = 1'000'000, kMostNumber = 0xffffffff;
+constexpr int64_t kMostWeight = 1'000'000, kMostClients = 1'000'000, kMostNumber = 0xffffffff, kMostPool = 64;
 constexpr double kMostRate = 1e9;
 
 DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std::string>& names) {
@@ -27,19 +27,38 @@ DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std:
   if (!reader.is_map(node, what)) return device;
   device.name = reader.name(node, what, names);
   reader.refuse_unknown(node, what,
-                        {"name", "count", "units", "memory", "context_memory", "copy_bandwidth", "context",
-                         "load_latency", "launch", "answer", "speed"});
+                        {"name", "count", "units", "memory", "context_memory", "copy_bandwidth", "context", "framework",
+                         "load_latency", "launch", "answer", "speed", "in_place"});
   reader.whole(node, what, "count", device.count, 1, kMostDevices);
   reader.whole(node, what, "units", device.units, 1, kMostUnits);
   reader.bytes(node, what, "memory", device.memory_bytes, 1);
   reader.bytes(node, what, "context_memory", device.context_bytes);
   reader.bandwidth(node, what, "copy_bandwidth", device.copy_bytes_per_second);
   reader.duration(node, what, "context", device.context);
+  reader.duration(node, what, "framework", device.framework);
   reader.duration(node, what, "load_latency", device.load_latency);
   reader.duration(node, what, "launch", device.launch);
   reader.duration(node, what, "answer", device.answer);
   reader.number(node, what, "speed", device.speed, 1e-3, 1e6);
+  reader.flag(node, what, "in_place", device.in_place);
   return device;
+}
+
+HostModel read_host(ModelReader& reader, const YamlNode& node) {
+  HostModel host;
+  if (!reader.is_map(node, "host")) return host;
+  reader.refuse_unknown(node, "host", {"memory", "disk_bandwidth", "disk_latency"});
+  if (reader.required(node, "host", "memory")) reader.bytes(node, "host", "memory", host.memory_bytes, 1);
+  reader.bandwidth(node, "host", "disk_bandwidth", host.disk_bytes_per_second);
+  reader.duration(node, "host", "disk_latency", host.disk_latency);
+  return host;
+}
+
+std::vector<std::string> stage_names() {
+  std::vector<std::string> names;
+  for (const auto stage : {sched::Stage::kNothing, sched::Stage::kContext, sched::Stage::kHost, sched::Stage::kHot})
+    names.emplace_back(sched::name_of(stage));
+  return names;
 }
 
 class WorkloadReader {
@@ -49,7 +68,8 @@ class WorkloadReader {
   Workload read(const YamlNode& root) {
     if (!reader_.is_map(root, "a workload")) return std::move(workload_);
     reader_.refuse_unknown(root, "a workload",
-                           {"tenants", "objects", "functions", "loads", "length", "requests", "policy", "faults"});
+                           {"tenants", "objects", "functions", "loads", "length", "requests", "policy", "keep_alive",
+                            "rent_second", "faults"});
     reader_.each(root, "tenants", [&](const YamlNode& node) { read_tenant(node); });
     reader_.each(root, "objects", [&](const YamlNode& node) { read_object(node); });
     reader_.each(root, "functions", [&](const YamlNode& node) { read_function(node); });
@@ -64,6 +84,8 @@ class WorkloadReader {
       model_.length = std::max(model_.length, *last_call_ - Time{0} + Duration{1});
     reader_.duration(root, "workload", "length", model_.length, 1);
     if (const YamlNode* policy = root.find("policy")) read_policy(*policy);
+    reader_.duration(root, "workload", "keep_alive", model_.config.keep_alive);
+    reader_.duration(root, "workload", "rent_second", model_.config.rent_second, 1);
     if (const YamlNode* faults = root.find("faults")) read_faults(*faults);
     return std::move(workload_);
   }
@@ -148,9 +170,9 @@ class WorkloadReader {
     if (!reader_.is_map(node, what)) return;
     FunctionModel function;
     function.name = reader_.name(node, what, function_names_);
-    reader_.refuse_unknown(
-        node, what,
-        {"name", "tenant", "device_time", "spread", "memory", "objects", "timeout", "device_limit", "priority"});
+    reader_.refuse_unknown(node, what,
+                           {"name", "tenant", "device_time", "spread", "memory", "objects", "timeout", "device_limit",
+                            "priority", "keep_warm"});
     if (!reader_.required(node, what, "tenant")) return;
     const Copies* tenant = tenant_of(node, what);
     if (!tenant) return;
@@ -161,6 +183,8 @@ class WorkloadReader {
     reader_.duration(node, what, "timeout", function.timeout, 1);
     reader_.duration(node, what, "device_limit", function.device_limit, 1);
     reader_.whole(node, what, "priority", function.priority, 0, 9);
+    if (const auto stage = reader_.choice(node, what, "keep_warm", stage_names()))
+      function.keep_warm = static_cast<sched::Stage>(*stage);
     std::vector<const Copies*> objects;
     reader_.each(node, "objects", [&](const YamlNode& item) { read_need(item, what, *tenant, objects); });
     if (!has_room(node, what, model_.functions, tenant->count)) return;
@@ -282,23 +306,18 @@ class WorkloadReader {
                                                did_you_mean(node.text, known), fmt::join(known, ", ")));
     }
     if (!reader_.is_map(node, "policy")) return;
-    reader_.refuse_unknown(node, "policy", {"fairness", "placement", "eviction"});
+    reader_.refuse_unknown(node, "policy", {"fairness", "placement", "eviction", "setup", "exit"});
     read_part(node, "fairness", sched::fairnesses(), model_.config.policy.fairness);
     read_part(node, "placement", sched::placements(), model_.config.policy.placement);
     read_part(node, "eviction", sched::evictions(), model_.config.policy.eviction);
+    read_part(node, "setup", sched::setups(), model_.config.policy.setup);
+    read_part(node, "exit", sched::exits(), model_.config.policy.exit);
   }
   template <class Rows>
   void read_part(const YamlNode& node, std::string_view part, const Rows& rows, std::string& into) {
-    const auto name = reader_.word(node, "policy", part);
-    if (!name) return;
     std::vector<std::string> known;
     for (const auto& row : rows) known.emplace_back(row.name);
-    if (std::find(known.begin(), known.end(), *name) != known.end())
-      into = *name;
-    else
-      reader_.mistake(*node.find(part),
-                      fmt::format("policy: there is no {} '{}'{}; known are {}", part, name->substr(0, 64),
-                                  did_you_mean(*name, known), fmt::join(known, ", ")));
+    if (const auto chosen = reader_.choice(node, "policy", part, known)) into = known[*chosen];
   }
 
   void read_faults(const YamlNode& node) {
@@ -335,23 +354,25 @@ std::optional<YamlNode> read_tree(ModelReader& reader, std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<DeviceModel>> parse_devices(std::string_view text, const std::string& file_name) {
+Result<Machine> parse_devices(std::string_view text, const std::string& file_name) {
   ModelReader reader(file_name);
-  std::vector<DeviceModel> devices;
+  Machine machine;
   if (const auto root = read_tree(reader, text); root && reader.is_map(*root, "a file of devices")) {
     std::set<std::string> names;
     int64_t count = 0;
-    reader.refuse_unknown(*root, "a file of devices", {"devices"});
+    reader.refuse_unknown(*root, "a file of devices", {"devices", "host", "pool"});
     reader.each(*root, "devices", [&](const YamlNode& node) {
-      devices.push_back(read_device(reader, node, names));
-      count += devices.back().count;
+      machine.devices.push_back(read_device(reader, node, names));
+      count += machine.devices.back().count;
     });
+    if (const YamlNode* host = root->find("host")) machine.host = read_host(reader, *host);
+    if (root->find("pool")) reader.whole(*root, "a file of devices", "pool", machine.pool.emplace(), 0, kMostPool);
     if (count == 0 && !reader.any())
       reader.mistake(*root, "there is no device; write devices: [{name: …, memory: 16GiB}]");
     if (count > kMostDevices) reader.mistake(*root, fmt::format("{} devices; at most {}", count, kMostDevices));
   }
   if (reader.any()) return invalid(reader.text());
-  return devices;
+  return machine;
 }
 
 Result<Workload> parse_workload(std::string_view text, const std::string& file_name, const ReadFile& read_file) {

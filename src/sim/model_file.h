@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,22 +9,31 @@
 #include "base/result.h"
 #include "sim/model.h"
 
-/// The two YAML files of a simulation: the devices there are, and who calls what. Both are read whole, and all mistakes
-/// are told at once, each as `file:line:column: error: what is wrong; what to write`; at most 100 of them.
-/// docs/guide/simulate.md lists every key; examples/simulate has files to start from.
+/// The two YAML files of a simulation: the devices there are with their host, and who calls what. Both are read whole,
+/// and all mistakes are told at once, each as `file:line:column: error: what is wrong; what to write`; at most 100 of
+/// them. docs/guide/simulate.md lists every key; examples/simulate has files to start from.
 namespace quern::sim {
 
-/// `devices:` of a file. At least one, at most 100,000 in all.
+struct Machine {
+  std::vector<DeviceModel> devices;
+  std::optional<HostModel> host;  ///< nothing, like the one below: the file does not say
+  std::optional<uint32_t> pool;
+};
+
+/// `devices:` of a file, at least one, at most 100,000 in all; and what else there is of the machine: `host:`, whose
+/// memory holds objects that are not on devices, and `pool:`, how many blank executors each device has.
 ///
 ///     devices:
 ///       - {name: v100, count: 4, memory: 16GiB, context_memory: 300MiB, copy_bandwidth: 12GiB/s, context: 300ms}
-Result<std::vector<DeviceModel>> parse_devices(std::string_view text, const std::string& file_name);
+///     host: {memory: 64GiB, disk_bandwidth: 2GiB/s}
+///     pool: 1
+Result<Machine> parse_devices(std::string_view text, const std::string& file_name);
 
 /// What a file named in a workload holds; how its path is found is the caller's business.
 using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 
 struct Workload {
-  Model model;                     ///< without devices
+  Model model;                     ///< without devices, host and pool
   std::vector<std::string> notes;  ///< what its reader should know: rows of a trace that became no calls
 };
 

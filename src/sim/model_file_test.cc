@@ -33,16 +33,20 @@ devices:
     context_memory: 300MiB
     copy_bandwidth: 12GiB/s
     context: 300ms
+    framework: 4.5s
     load_latency: 30us
     launch: 20us
     answer: 60us
     speed: 1.5
+    in_place: true
   - {name: other}
+host: {memory: 64GiB, disk_bandwidth: 2GiB/s, disk_latency: 100us}
+pool: 2
 )",
                                      "d.yaml");
   ASSERT_TRUE(devices.ok()) << devices.error().text;
-  ASSERT_EQ(devices->size(), 2U);
-  const DeviceModel& device = devices->front();
+  ASSERT_EQ(devices->devices.size(), 2U);
+  const DeviceModel& device = devices->devices.front();
   EXPECT_EQ(device.name, "v100");
   EXPECT_EQ(device.count, 4U);
   EXPECT_EQ(device.units, 80U);
@@ -54,7 +58,27 @@ devices:
   EXPECT_EQ(device.launch, Duration::micros(20));
   EXPECT_EQ(device.answer, Duration::micros(60));
   EXPECT_EQ(device.speed, 1.5);
-  EXPECT_EQ(devices->back().count, 1U);
+  EXPECT_EQ(device.framework, Duration::millis(4500));
+  EXPECT_TRUE(device.in_place);
+  EXPECT_EQ(devices->devices.back().count, 1U);
+  EXPECT_FALSE(devices->devices.back().in_place);
+  ASSERT_TRUE(devices->host && devices->pool);
+  EXPECT_EQ(devices->host->memory_bytes, 64 * kGiB);
+  EXPECT_EQ(devices->host->disk_bytes_per_second, 2 * kGiB);
+  EXPECT_EQ(devices->host->disk_latency, Duration::micros(100));
+  EXPECT_EQ(devices->pool, 2U);
+}
+
+TEST(ModelFile, AMachineNeedNotSayMoreThanItsDevices) {
+  const auto devices = parse_devices("devices: [{name: a}]", "d.yaml");
+  ASSERT_TRUE(devices.ok()) << devices.error().text;
+  EXPECT_FALSE(devices->host);
+  EXPECT_FALSE(devices->pool);
+  EXPECT_EQ(mistakes_of_devices("devices: [{name: a, in_place: maybe}]\nhost: {disk_bandwidth: 2GiB}\npool: 65\n"),
+            "d.yaml:1:31: error: device a: in_place is 'maybe'; write true or false\n"
+            "d.yaml:2:7: error: host has no memory; write memory: …\n"
+            "d.yaml:2:24: error: host: disk_bandwidth is '2GiB'; write a size by time, as in 12GiB/s\n"
+            "d.yaml:3:7: error: a file of devices: pool is '65'; write a whole number from 0 to 64");
 }
 
 TEST(ModelFile, TellsAllMistakesOfDevicesAtOnce) {
@@ -65,7 +89,8 @@ TEST(ModelFile, TellsAllMistakesOfDevicesAtOnce) {
                                 "  - 7\n"),
             "d.yaml:2:12: error: device: name is 'A!'; use a-z, 0-9, '.', '_', '-', at most 63\n"
             "d.yaml:2:16: error: device has no key 'memroy'; did you mean 'memory'?; known are name, count, units, "
-            "memory, context_memory, copy_bandwidth, context, load_latency, launch, answer, speed\n"
+            "memory, context_memory, copy_bandwidth, context, framework, load_latency, launch, answer, speed, "
+            "in_place\n"
             "d.yaml:2:34: error: device: count is '0'; write a whole number from 1 to 100000\n"
             "d.yaml:3:31: error: device b: copy_bandwidth is '12GiB'; write a size by time, as in 12GiB/s\n"
             "d.yaml:3:45: error: device b: speed is 'fast'; write a number from 0.001 to 1000000\n"
@@ -89,7 +114,7 @@ objects:
   - {name: own, bytes: 5MiB, tenant: user}
 functions:
   - {name: infer, tenant: user, device_time: 5ms, spread: 0.25, memory: 1MiB, objects: [common, own], timeout: 2s}
-  - {name: rank, tenant: shop, device_time: 1ms, objects: [common], device_limit: 10ms, priority: 1}
+  - {name: rank, tenant: shop, device_time: 1ms, objects: [common], device_limit: 10ms, priority: 1, keep_warm: host}
 loads:
   - {function: infer, closed: {clients: 4, think: 10ms}}
   - {function: rank, poisson: {per_second: 12.5}}
@@ -98,7 +123,9 @@ loads:
   - {function: rank, trace: {times: [2s, 1s]}}
 length: 20s
 policy: kaas
-faults: {executor_loss: 0.5, until: 5s}
+keep_alive: 30s
+rent_second: 50s
+faults: {executor_loss: 0.5, failed_fetch: 2, until: 5s}
 )";
 
 TEST(ModelFile, ReadsAWorkloadAndCopiesTenants) {
@@ -128,6 +155,8 @@ TEST(ModelFile, ReadsAWorkloadAndCopiesTenants) {
   }
   EXPECT_EQ(model.functions[3].device_limit, Duration::millis(10));
   EXPECT_EQ(model.functions[3].priority, 1);
+  EXPECT_EQ(model.functions[3].keep_warm, sched::Stage::kHost);
+  EXPECT_EQ(model.functions[0].keep_warm, sched::Stage::kNothing);
   EXPECT_EQ(model.functions[3].timeout, Duration::forever());
   ASSERT_EQ(model.loads.size(), 7U);
   EXPECT_EQ(model.loads[3].kind, LoadModel::Kind::kPoisson);
@@ -138,7 +167,10 @@ TEST(ModelFile, ReadsAWorkloadAndCopiesTenants) {
   EXPECT_EQ(model.loads[6].times, (std::vector<Time>{Time{1'000'000'000}, Time{2'000'000'000}}));
   EXPECT_EQ(model.length, Duration::seconds(20));
   EXPECT_EQ(model.config.policy, *sched::preset("kaas"));
+  EXPECT_EQ(model.config.keep_alive, Duration::seconds(30));
+  EXPECT_EQ(model.config.rent_second, Duration::seconds(50));
   EXPECT_EQ(model.faults.executor_loss, 0.5);
+  EXPECT_EQ(model.faults.failed_fetch, 2);
   EXPECT_EQ(model.faults.until, Duration::seconds(5));
 }
 
@@ -187,11 +219,21 @@ TEST(ModelFile, ManyCopiesAreRefusedBeforeTheyAreMade) {
 
 TEST(ModelFile, APolicyCanBeChosenPerPart) {
   const std::string base(kWorkload.substr(0, kWorkload.find("policy:")));
-  const auto workload = parse_workload(base + "policy: {fairness: fifo}\n", "w.yaml", no_files);
+  const auto workload =
+      parse_workload(base + "policy: {fairness: fifo, setup: in-turn, exit: never}\n", "w.yaml", no_files);
   ASSERT_TRUE(workload.ok()) << workload.error().text;
   EXPECT_EQ(workload->model.config.policy.fairness, "fifo");
+  EXPECT_EQ(workload->model.config.policy.setup, "in-turn");
+  EXPECT_EQ(workload->model.config.policy.exit, "never");
   EXPECT_EQ(workload->model.config.policy.eviction, sched::Policy{}.eviction);
   EXPECT_NE(mistakes_of_workload(base + "policy: {eviction: lur}\n").find("did you mean 'lru'?"), std::string::npos);
+  EXPECT_NE(
+      mistakes_of_workload("tenants: [{name: a}]\nfunctions: [{name: f, tenant: a, device_time: 1ms, keep_warm: "
+                           "contxt}]\nloads: [{function: f, closed: {}}]\n")
+          .find(
+              "function f: there is no keep_warm 'contxt'; did you mean 'context'?; known are nothing, context, host, "
+              "hot"),
+      std::string::npos);
 }
 
 TEST(ModelFile, LengthFollowsFromWhatIsGiven) {
@@ -239,9 +281,9 @@ TEST(ModelFile, TheExamplesAreRead) {
     all << std::ifstream("examples/simulate/" + name).rdbuf();
     return all.str();
   };
-  for (const std::string name : {"v100x4.yaml", "cpu.yaml"})
+  for (const std::string name : {"v100x4.yaml", "cpu.yaml", "cold.yaml"})
     EXPECT_TRUE(parse_devices(text_of(name), name).ok()) << name;
-  for (const std::string name : {"mixed.yaml", "tenants32.yaml"})
+  for (const std::string name : {"mixed.yaml", "tenants32.yaml", "cold-calls.yaml", "density.yaml"})
     EXPECT_TRUE(parse_workload(text_of(name), name, no_files).ok()) << name;
 }
 

@@ -9,7 +9,8 @@ using namespace quern;
 void fuzz_one(std::span<const std::byte> input) {
   const std::string_view text = as_text(input);
   const auto devices = sim::parse_devices(text, "devices.yaml");
-  QUERN_CHECK(devices.ok() ? !devices->empty() : !devices.error().text.empty(), "nothing is refused without a reason");
+  QUERN_CHECK(devices.ok() ? !devices->devices.empty() : !devices.error().text.empty(),
+              "nothing is refused without a reason");
   const auto read = [&](const std::string&) -> Result<std::string> { return std::string(text); };
   const auto workload = sim::parse_workload(text, "workload.yaml", read);
   QUERN_CHECK(workload.ok() || !workload.error().text.empty(), "nothing is refused without a reason");
@@ -20,15 +21,18 @@ void fuzz_one(std::span<const std::byte> input) {
 FuzzPlan fuzz_plan() {
   FuzzPlan plan;
   plan.rounds = 5'000;
-  plan.seeds = {"devices:\n  - {name: a, count: 4, memory: 16GiB, copy_bandwidth: 12GiB/s, context: 300ms}\n",
-                "tenants: [{name: t, weight: 2, copies: 3, limits: {in_flight: 4}}]\n"
-                "objects: [{name: o, bytes: 1GiB, tenant: t}]\n"
-                "functions: [{name: f, tenant: t, device_time: 8ms, spread: 0.1, objects: [o], timeout: 1s}]\n"
-                "loads: [{function: f, closed: {clients: 2, think: 1ms}}]\nlength: 10s\n",
-                "tenants: [{name: t}]\nfunctions: [{name: f, tenant: t, device_time: 1ms}]\n"
-                "loads: [{function: f, burst: {per_second: 2, burst: 10}}, {trace: {file: a.csv, time_scale: 0.5}}]\n",
-                "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,checkpoint_model_version_id\n"
-                "2024-11-15 16:57:50,TXT_2_IMG,SUCCEED,32.0,G0,M0\n2024-11-15 18:16:14,A,B,43.0,G1,M1\n"};
+  plan.seeds = {
+      "devices:\n  - {name: a, count: 4, memory: 16GiB, copy_bandwidth: 12GiB/s, context: 300ms}\n",
+      "devices: [{name: a, framework: 4s, in_place: true}]\n"
+      "host: {memory: 64GiB, disk_bandwidth: 2GiB/s, disk_latency: 1ms}\npool: 2\n",
+      "tenants: [{name: t, weight: 2, copies: 3, limits: {in_flight: 4}}]\n"
+      "objects: [{name: o, bytes: 1GiB, tenant: t}]\n"
+      "functions: [{name: f, tenant: t, device_time: 8ms, spread: 0.1, objects: [o], timeout: 1s, keep_warm: host}]\n"
+      "loads: [{function: f, closed: {clients: 2, think: 1ms}}]\nlength: 10s\nkeep_alive: 5s\n",
+      "tenants: [{name: t}]\nfunctions: [{name: f, tenant: t, device_time: 1ms}]\n"
+      "loads: [{function: f, burst: {per_second: 2, burst: 10}}, {trace: {file: a.csv, time_scale: 0.5}}]\n",
+      "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,checkpoint_model_version_id\n"
+      "2024-11-15 16:57:50,TXT_2_IMG,SUCCEED,32.0,G0,M0\n2024-11-15 18:16:14,A,B,43.0,G1,M1\n"};
   plan.words = {"copies: 1000000",
                 "99999999999999999999",
                 "-1",

@@ -162,4 +162,24 @@ void ModelReader::duration(const YamlNode& map, std::string_view what, std::stri
                                         shown(*text), least_ns > 0 ? " above 0" : ""));
 }
 
+void ModelReader::flag(const YamlNode& map, std::string_view what, std::string_view key, bool& into) {
+  const auto text = word(map, what, key);
+  if (!text) return;
+  if (*text == "true" || *text == "false")
+    into = *text == "true";
+  else
+    mistake(*map.find(key), fmt::format("{}: {} is '{}'; write true or false", what, key, shown(*text)));
+}
+
+std::optional<size_t> ModelReader::choice(const YamlNode& map, std::string_view what, std::string_view key,
+                                          const std::vector<std::string>& known) {
+  const auto name = word(map, what, key);
+  if (!name) return std::nullopt;
+  const auto found = std::find(known.begin(), known.end(), *name);
+  if (found != known.end()) return static_cast<size_t>(found - known.begin());
+  mistake(*map.find(key), fmt::format("{}: there is no {} '{}'{}; known are {}", what, key, shown(*name),
+                                      did_you_mean(*name, known), fmt::join(known, ", ")));
+  return std::nullopt;
+}
+
 }  // namespace quern::sim

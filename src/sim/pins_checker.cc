@@ -2,6 +2,7 @@
 #include "sim/pins_checker.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace quern::sim {
 
@@ -12,9 +13,19 @@ constexpr uint64_t kAllEvery = 64;  // steps: to look at every device and reques
 void PinsChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                           const sched::Scheduler& core) {
   shadow_.happened(now, event);
+  note(now, event);
+  const bool room_was_short = std::exchange(evictions_, core.counts().evictions) != evictions_;
   for (const sched::Action& action : actions) {
-    if (const auto* kill = std::get_if<sched::KillExecutor>(&action)) check(now, *kill);
-    if (const auto* unload = std::get_if<sched::Unload>(&action)) check(now, *unload);
+    if (const auto* kill = std::get_if<sched::KillExecutor>(&action)) {
+      check(now, *kill);
+      if (!room_was_short && !kill->because) check_kept(now, {kill->executor, std::nullopt});
+    } else if (const auto* unload = std::get_if<sched::Unload>(&action)) {
+      check(now, *unload);
+      if (!room_was_short) check_kept(now, {unload->executor, unload->object});
+      kept_.erase({unload->executor, unload->object});
+    } else if (const auto* trim = std::get_if<sched::Trim>(&action)) {
+      check(now, *trim);
+    }
     shadow_.carry_out(now, action);
   }
 
@@ -30,11 +41,57 @@ void PinsChecker::on_step(Time now, const sched::Event& event, std::span<const s
   if (!all) return;
   std::vector<sched::RequestId> placed;
   for (const auto& [id, request] : shadow_.requests())
-    if (core.stage(id) == sched::Scheduler::Stage::kPlaced && !shadow_.run_of(request)) placed.push_back(id);
+    if (core.progress(id) == sched::Scheduler::Progress::kPlaced && !shadow_.run_of(request)) placed.push_back(id);
   compare_all(now, every, placed);
 }
 
-void PinsChecker::on_restart(Time) { shadow_.restart(); }
+void PinsChecker::on_restart(Time) {
+  shadow_.restart();
+  kept_.clear();
+  evictions_ = 0;
+}
+
+// After the shadow took it in. What the core does about a Keep where the function is not running is its own affair; a
+// run that ends while its function is kept leaves all it had there, for as long as nobody says otherwise.
+void PinsChecker::note(Time now, const sched::Event& event) {
+  const auto forget = [&](sched::FunctionId function) {
+    for (auto& [what, functions] : kept_) functions.erase(function);
+  };
+  if (const auto* keep = std::get_if<sched::Keep>(&event)) forget(keep->function);
+  if (const auto* gone = std::get_if<sched::FunctionGone>(&event)) forget(gone->function);
+  if (!shadow_.ended().empty())
+    std::erase_if(kept_, [&](const auto& entry) { return !shadow_.find(entry.first.first); });
+  if (!std::holds_alternative<sched::Finished>(event)) return;
+  for (const auto& [id, run] : shadow_.ended()) {
+    const auto keep = shadow_.keeps().find(run.submit->function);
+    const Shadow::Executor* executor = shadow_.find(run.executor);
+    if (keep == shadow_.keeps().end() || keep->second.until <= now || executor->own_function || run.is_doomed) continue;
+    kept_[{run.executor, std::nullopt}].insert(run.submit->function);
+    if (keep->second.stage < sched::Stage::kHot) continue;
+    for (const sched::ObjectNeed& need : run.submit->objects)
+      if (!run.lost.contains(need.object)) kept_[{run.executor, need.object}].insert(run.submit->function);
+  }
+}
+
+void PinsChecker::check_kept(Time now, const Kept& what) {
+  // A device that belongs to one domain at a time is another's now, whoever wants what to be kept.
+  const auto kept = kept_.find(what);
+  if (kept == kept_.end() || config_.policy.placement == "exclusive") return;
+  for (const sched::FunctionId function : kept->second) {
+    const auto keep = shadow_.keeps().find(function);
+    expect(keep == shadow_.keeps().end() || keep->second.until <= now, now,
+           "{} leaves e{}, where f{} is to be kept {} until {}ns, and nobody needs the room",
+           what.second ? fmt::format("o{}", what.second->value) : "the context", what.first.value, function.value,
+           keep == shadow_.keeps().end() ? "" : sched::name_of(keep->second.stage),
+           keep == shadow_.keeps().end() ? 0 : keep->second.until.ns);
+  }
+}
+
+void PinsChecker::check(Time now, const sched::Trim& action) {
+  for (const auto& [id, run] : shadow_.runs())
+    expect(run.executor != action.executor || run.lane != action.lane, now, "lane {} of e{} is trimmed under run{}",
+           action.lane, action.executor.value, id.value);
+}
 
 void PinsChecker::check(Time now, const sched::KillExecutor& action) {
   if (!action.because) {
@@ -51,7 +108,7 @@ void PinsChecker::check(Time now, const sched::KillExecutor& action) {
 
 void PinsChecker::check(Time now, const sched::Unload& action) {
   for (const auto& [id, run] : shadow_.runs()) {
-    if (run.executor != action.executor) continue;
+    if (run.executor != action.executor || run.lost.contains(action.object)) continue;
     expect(!Shadow::needs(*run.submit, action.object), now, "o{} is unloaded from e{}, where run{} needs it",
            action.object.value, action.executor.value, id.value);
   }
@@ -59,11 +116,23 @@ void PinsChecker::check(Time now, const sched::Unload& action) {
 
 void PinsChecker::compare(Time now, sched::DeviceId device, const sched::Scheduler::Books& books) {
   std::map<Shadow::ObjectKey, uint32_t> needed;
+  std::map<Shadow::LaneKey, uint32_t> lanes;
+  std::map<sched::ExecutorId, uint32_t> contexts;
   for (const auto& [id, run] : shadow_.runs()) {
     if (run.device != device) continue;
-    for (const sched::ObjectNeed& need : run.submit->objects) ++needed[{run.executor, need.object}];
+    for (const sched::ObjectNeed& need : run.submit->objects)
+      if (!run.lost.contains(need.object)) ++needed[{run.executor, need.object}];
+    if (run.submit->memory_bytes > 0) ++lanes[{run.executor, run.lane}];
+    ++contexts[run.executor];
   }
   for (const sched::Scheduler::Entry& entry : books.entries) {
+    if (entry.kind == Kind::kLane)
+      expect(entry.pins >= lanes[{entry.executor, entry.lane}], now,
+             "d{}: a run is in lane {} of e{}, its books say no", device.value, entry.lane, entry.executor.value);
+    if (entry.kind == Kind::kContext)
+      expect(entry.pins >= contexts[entry.executor], now, "d{}: {} runs are on e{}, its books say {}", device.value,
+             contexts[entry.executor], entry.executor.value, entry.pins);
+    if (entry.kind != Kind::kObject) continue;
     const auto found = needed.find({entry.executor, entry.object});
     const uint32_t runs = found == needed.end() ? 0 : found->second;
     expect(entry.pins >= runs, now, "d{}: {} runs need o{} on e{}, its books say {}", device.value, runs,
@@ -79,12 +148,12 @@ void PinsChecker::compare_all(Time now, const std::vector<sched::Scheduler::Book
                               const std::vector<sched::RequestId>& placed) {
   std::map<sched::ObjectId, uint32_t> needed, pinned;
   for (const auto& [id, run] : shadow_.runs())
-    for (const sched::ObjectNeed& need : run.submit->objects) ++needed[need.object];
+    for (const sched::ObjectNeed& need : run.submit->objects) needed[need.object] += !run.lost.contains(need.object);
   for (const sched::RequestId id : placed)
     for (const sched::ObjectNeed& need : shadow_.find(id)->submit->objects) ++needed[need.object];
   for (const sched::Scheduler::Books& book : books)
     for (const sched::Scheduler::Entry& entry : book.entries)
-      if (entry.pins > 0) pinned[entry.object] += entry.pins;
+      if (entry.kind == Kind::kObject && entry.pins > 0) pinned[entry.object] += entry.pins;
   for (const auto& [object, runs] : needed)
     expect(pinned[object] == runs, now, "{} runs need o{}, the books say {}", runs, object.value, pinned[object]);
   for (const auto& [object, pins] : pinned)

@@ -2,6 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "sim/checker.h"
@@ -9,11 +12,13 @@
 
 namespace quern::sim {
 
-/// What a run needs stays until it ended: no object of it leaves, its executor is killed only because a run of it
-/// passed its limit and was told to stop before, and the pins in the core's books are the runs that need the entry.
+/// What a run needs stays until it ended: no object of it leaves, nor the memory of its lane, its executor is killed
+/// only because a run of it passed its limit and was told to stop before, and the pins in the core's books are the runs
+/// that need the entry. What is kept for a function stays where it ran, unless its room is needed.
 class PinsChecker final : public Checker {
  public:
-  PinsChecker() : Checker("pins") {}
+  explicit PinsChecker(const sched::Config& config)
+      : Checker("pins"), config_(config), shadow_(config.granularity_bytes) {}
 
   void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                const sched::Scheduler& core) override;
@@ -26,10 +31,22 @@ class PinsChecker final : public Checker {
                    const std::vector<sched::RequestId>& placed);
 
  private:
+  using Kind = sched::Scheduler::Entry::Kind;
+  /// Of an executor: an object, or its context.
+  using Kept = std::pair<sched::ExecutorId, std::optional<sched::ObjectId>>;
+
+  void note(Time now, const sched::Event& event);
   void check(Time now, const sched::KillExecutor& action);
   void check(Time now, const sched::Unload& action);
+  void check(Time now, const sched::Trim& action);
+  /// It leaves, and nothing left for want of room.
+  void check_kept(Time now, const Kept& what);
 
+  const sched::Config config_;
   Shadow shadow_;
+  // Functions that ran there while they were kept, and are since then.
+  std::map<Kept, std::set<sched::FunctionId>> kept_;
+  uint64_t evictions_ = 0;  // before this step
   uint64_t steps_ = 0;
 };
 

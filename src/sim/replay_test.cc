@@ -60,7 +60,7 @@ TEST(Replay, TellsTheFirstDifference) {
       "config lanes=1\n"
       "0ms device-up d1 1GiB\n"
       "1ms submit r1 f1 t1 dom1\n";
-  const auto wrong = replay(base + "  > start-executor e2 d1 dom1\n2ms tick\n");
+  const auto wrong = replay(base + "  > start-executor e2 d1 dom1\n  > prepare run1 r1 e1\n2ms tick\n");
   ASSERT_TRUE(wrong.ok());
   EXPECT_EQ(wrong->line, 4U);
   EXPECT_NE(

@@ -20,6 +20,11 @@ double Summary::utilisation() const {
   return there <= 0 ? 0 : static_cast<double>(all.device_time.ns) / there;
 }
 
+double Summary::hit_rate() const {
+  const uint64_t all_needs = hits + misses;
+  return all_needs == 0 ? 1 : static_cast<double>(hits) / static_cast<double>(all_needs);
+}
+
 Report::Report(const Model& model, Duration skip) : skip_(skip) {
   summary_.tenants.resize(model.tenants.size());
   summary_.functions.resize(model.functions.size());
@@ -43,6 +48,9 @@ void Report::on_step(Time now, const sched::Event& event, std::span<const sched:
     } else if (const auto* load = std::get_if<sched::Load>(&action)) {
       ++summary_.loads;
       summary_.loaded_bytes += load->bytes;
+    } else if (const auto* fetch = std::get_if<sched::Fetch>(&action)) {
+      ++summary_.fetches;
+      summary_.fetched_bytes += fetch->bytes;
     } else if (std::holds_alternative<sched::StartExecutor>(action)) {
       ++summary_.executors_started;
     } else if (std::holds_alternative<sched::KillExecutor>(action)) {
@@ -99,7 +107,16 @@ void Report::note(Time now, const sched::Answer& action) {
 void Report::sample(const sched::Scheduler& core) {
   const auto lag = core.lag();
   if (lag.lag > summary_.lag || summary_.lag_bound == 0) summary_.lag = lag.lag, summary_.lag_bound = lag.bound;
-  evictions_now_ = core.counts().evictions;
+  add_counts(core.counts());
+}
+
+void Report::add_counts(const sched::Scheduler::Counts& counts) {
+  summary_.hits += counts.hits - counted_.hits;
+  summary_.misses += counts.misses - counted_.misses;
+  summary_.prefetches += counts.prefetches - counted_.prefetches;
+  summary_.evictions += counts.evictions - counted_.evictions;
+  summary_.exits += counts.exits - counted_.exits;
+  counted_ = counts;
 }
 
 void Report::on_restart(Time) {
@@ -111,7 +128,7 @@ void Report::on_restart(Time) {
   });
   open_.clear();
   running_.clear();
-  evictions_before_ += std::exchange(evictions_now_, 0);
+  counted_ = {};
 }
 
 void Report::on_end(Time, bool, const sched::Scheduler& core) { sample(core); }
@@ -120,7 +137,6 @@ Summary Report::summary(std::string policy, World::Outcome outcome) const {
   Summary summary = summary_;
   summary.policy = std::move(policy);
   summary.outcome = std::move(outcome);
-  summary.evictions = evictions_before_ + evictions_now_;
   if (first_call_) summary.measured = std::max(last_answer_, *first_call_) - *first_call_;
   return summary;
 }

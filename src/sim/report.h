@@ -34,7 +34,8 @@ struct Summary {
   Duration measured;                         ///< from the first call that counts to the last answer
   uint64_t devices = 0;
   int64_t lag = 0, lag_bound = 0;  ///< the largest sample of Scheduler::lag(), and the bound at that moment
-  uint64_t executors_started = 0, executors_killed = 0, loads = 0, loaded_bytes = 0, evictions = 0;
+  uint64_t executors_started = 0, executors_killed = 0, loads = 0, loaded_bytes = 0, fetches = 0, fetched_bytes = 0;
+  uint64_t hits = 0, misses = 0, prefetches = 0, evictions = 0, exits = 0;  ///< Scheduler::Counts
   World::Outcome outcome;
 
   /// Requests that ended well, in a second of virtual time.
@@ -42,6 +43,8 @@ struct Summary {
   double per_second(const Measures& measures) const;
   /// The part of their time for which devices were busy with runs that ended.
   double utilisation() const;
+  /// The part of objects that runs found on their device when they got their place; 1 if they need none.
+  double hit_rate() const;
 };
 
 /// Measures a simulation. Cheap enough for millions of requests: a few look-ups for each; the core's views are asked
@@ -70,6 +73,8 @@ class Report : public Observer {
   void note(Time now, const sched::Finished& event);
   void note(Time now, const sched::Answer& action);
   void sample(const sched::Scheduler& core);
+  /// What the core that is there now counted since the last sample comes on top.
+  void add_counts(const sched::Scheduler::Counts& counts);
 
   Duration skip_;
   std::vector<uint32_t> tenant_of_;  ///< by function
@@ -78,7 +83,8 @@ class Report : public Observer {
   Summary summary_;
   std::optional<Time> first_call_;
   Time last_answer_;
-  uint64_t steps_ = 0, evictions_before_ = 0, evictions_now_ = 0;
+  uint64_t steps_ = 0;
+  sched::Scheduler::Counts counted_;  ///< of the core that is there now, as far as it is in the summary
 };
 
 }  // namespace quern::sim

@@ -40,7 +40,8 @@ class Hand {
   /// A request that is submitted, runs at once, and ends after `took`.
   void request(uint64_t id, uint64_t function, Time from, Duration took) {
     submit(id, function, from, {sched::Run{{id}, {id}, {1}, 0}});
-    step(from + took, sched::Finished{{id}, false, took}, {sched::Answer{{id}, sched::End::kDone, {}, {0}}});
+    step(from + took, sched::Finished{.run = {id}, .device_time = took},
+         {sched::Answer{{id}, sched::End::kDone, {}, {0}}});
   }
   void submit(uint64_t id, uint64_t function, Time from, const std::vector<sched::Action>& actions = {}) {
     sched::Submit submit;
@@ -96,7 +97,8 @@ TEST(Report, MeasuresRequestsAsTheirCallersSeeThem) {
   for (uint64_t i = 0; i < 10; ++i)
     hand.request(i + 1, 1 + i % 2, at(static_cast<int64_t>(100 * i)), Duration::millis(i % 2 == 0 ? 10 : 20));
   hand.submit(11, 1, at(950), {sched::Answer{{11}, sched::End::kQueueFull, {}, Duration::millis(5)}});
-  hand.submit(12, 2, at(950), {sched::StartExecutor{{1}, {1}, {1}, {}}, sched::Load{{1}, {1}, 100}});
+  hand.submit(12, 2, at(950),
+              {sched::StartExecutor{{1}, {1}, {1}, {}}, sched::Fetch{{1}, 90}, sched::Load{{1}, {1}, 100}});
   hand.step(at(1000), sched::Tick{}, {sched::Answer{{12}, sched::End::kDeadlineQueued, {}, {0}}});
   const Summary summary = hand.summary();
   EXPECT_EQ(summary.all.requests, 12U);
@@ -114,6 +116,8 @@ TEST(Report, MeasuresRequestsAsTheirCallersSeeThem) {
   EXPECT_EQ(summary.executors_started, 1U);
   EXPECT_EQ(summary.loads, 1U);
   EXPECT_EQ(summary.loaded_bytes, 100U);
+  EXPECT_EQ(summary.fetches, 1U);
+  EXPECT_EQ(summary.fetched_bytes, 90U);
 }
 
 TEST(Report, LeavesOutWhatWasCalledBefore) {
@@ -160,6 +164,36 @@ TEST(Report, OfAWorldAddsUp) {
   EXPECT_NEAR(summary.all.latency.mean_ns(), 4e6, 0.1e6);
 }
 
+TEST(Report, CountsHitsAndWhatComesAndGoes) {
+  Model model = two_tenants();
+  model.devices[0].count = 1;
+  model.devices[0].memory_bytes = 100;
+  model.objects = {{"a", 60}, {"b", 60}};
+  model.host.memory_bytes = 120;
+  model.config.policy.exit = "never";
+  model.length = Duration::seconds(2);
+  for (uint32_t i = 0; i < 2; ++i) {
+    model.functions[i].objects = {i};
+    LoadModel load;
+    load.function = i;
+    load.clients = 1 + 2 * i;
+    load.think = Duration::millis(20);
+    model.loads.push_back(load);
+  }
+  World world(model, 1);
+  Report report(model, {0});
+  world.observe(report);
+  const Summary summary = report.summary("quern", world.run());
+  EXPECT_EQ(summary.hits + summary.misses, summary.all.requests);
+  EXPECT_GT(summary.misses, 2U);  // only one of both fits at a time
+  EXPECT_GT(summary.evictions, 2U);
+  EXPECT_EQ(summary.fetches, 2U);
+  EXPECT_EQ(summary.fetched_bytes, 120U);
+  EXPECT_GT(summary.hit_rate(), 0);
+  EXPECT_LT(summary.hit_rate(), 1);
+  EXPECT_EQ(Summary{}.hit_rate(), 1);
+}
+
 TEST(ReportText, ShowsPoliciesSideBySide) {
   Hand hand;
   hand.request(1, 1, at(0), Duration::millis(10));
@@ -167,6 +201,7 @@ TEST(ReportText, ShowsPoliciesSideBySide) {
   std::vector<Summary> both{hand.summary(), hand.summary()};
   both[1].policy = "other";
   both[1].outcome.faults["hang"] = 3;
+  both[1].hits = 1, both[1].misses = 3, both[1].exits = 4;
   both[0].outcome.drained = true;
   const std::string table = table_of(hand.model, both, Detail::kTenants);
   EXPECT_TRUE(
@@ -176,6 +211,11 @@ TEST(ReportText, ShowsPoliciesSideBySide) {
       << table;
   EXPECT_NE(table.find("throughput          100/s   100/s\n"), std::string::npos) << table;
   EXPECT_NE(table.find("fault hang              0       3\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("hits               100.0%   25.0%\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("exits                   0       4\n"), std::string::npos) << table;
+  EXPECT_EQ(table.find("\nfetches"), std::string::npos) << table;
+  both[0].fetches = 7;
+  EXPECT_NE(table_of(hand.model, both, Detail::kNone).find("fetches                 7       0\n"), std::string::npos);
   EXPECT_NE(table.find("all work ended        yes      NO\n"), std::string::npos) << table;
   EXPECT_NE(table.find("\nother:\nTENANT  REQUESTS"), std::string::npos) << table;
   EXPECT_NE(table_of(hand.model, both, Detail::kFunctions).find("a/f"), std::string::npos);
@@ -189,6 +229,10 @@ TEST(ReportText, JsonHasTheSameNumbers) {
   EXPECT_TRUE(
       json.starts_with("{\"seed\": 7, \"policies\": [{\"policy\": \"hand\", \"requests\": 1, \"ends\": {\"done\": "
                        "1}, \"lost_in_restart\": 0, \"per_second\": 100, \"latency_ns\": {\"mean\": 10000000, "))
+      << json;
+  EXPECT_NE(json.find("\"fetches\": 0, \"fetched_bytes\": 0, \"hits\": 0, \"misses\": 0, \"prefetches\": 0, "
+                      "\"evictions\": 0, \"exits\": 0, "),
+            std::string::npos)
       << json;
   EXPECT_NE(json.find("\"tenants\": [{\"name\": \"a\", \"requests\": 1"), std::string::npos) << json;
   EXPECT_TRUE(json.ends_with("]}]}\n")) << json;

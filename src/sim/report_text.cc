@@ -75,7 +75,15 @@ std::vector<Row> whole_rows(std::span<const Summary> summaries) {
   add_row(rows, summaries, "executors killed", [&](const Summary& s) { return number(s.executors_killed); });
   add_row(rows, summaries, "loads", [&](const Summary& s) { return number(s.loads); });
   add_row(rows, summaries, "bytes loaded", [](const Summary& s) { return show_bytes(s.loaded_bytes); });
+  if (any([](const Summary& s) { return s.fetches != 0; })) {
+    add_row(rows, summaries, "fetches", [&](const Summary& s) { return number(s.fetches); });
+    add_row(rows, summaries, "bytes fetched", [](const Summary& s) { return show_bytes(s.fetched_bytes); });
+  }
+  add_row(rows, summaries, "hits", [](const Summary& s) { return show_percent(s.hit_rate()); });
+  add_row(rows, summaries, "misses", [&](const Summary& s) { return number(s.misses); });
+  add_row(rows, summaries, "prefetches", [&](const Summary& s) { return number(s.prefetches); });
   add_row(rows, summaries, "evictions", [&](const Summary& s) { return number(s.evictions); });
+  add_row(rows, summaries, "exits", [&](const Summary& s) { return number(s.exits); });
   FaultCounts faults;
   for (const Summary& one : summaries)
     for (const auto& [name, count] : one.outcome.faults) faults[name] += count;
@@ -159,11 +167,13 @@ std::string json_of(const Model& model, std::span<const Summary> summaries, uint
     std::string text = fmt::format(
         "{{\"policy\": \"{}\", {}, \"devices\": {}, \"measured_ns\": {}, \"utilisation\": {:.6f}, \"lag_ns\": {}, "
         "\"lag_bound_ns\": {}, \"executors_started\": {}, \"executors_killed\": {}, \"loads\": {}, \"loaded_bytes\": "
-        "{}, "
-        "\"evictions\": {}, \"faults\": {{{}}}, \"events\": {}, \"virtual_time_ns\": {}, \"drained\": {}",
+        "{}, \"fetches\": {}, \"fetched_bytes\": {}, \"hits\": {}, \"misses\": {}, \"prefetches\": {}, "
+        "\"evictions\": {}, \"exits\": {}, \"faults\": {{{}}}, \"events\": {}, \"virtual_time_ns\": {}, "
+        "\"drained\": {}",
         one.policy, json_measures(one, one.all), one.devices, one.measured.ns, one.utilisation(), one.lag,
-        one.lag_bound, one.executors_started, one.executors_killed, one.loads, one.loaded_bytes, one.evictions,
-        fmt::join(faults, ", "), one.outcome.steps, one.outcome.ended.ns, one.outcome.drained);
+        one.lag_bound, one.executors_started, one.executors_killed, one.loads, one.loaded_bytes, one.fetches,
+        one.fetched_bytes, one.hits, one.misses, one.prefetches, one.evictions, one.exits, fmt::join(faults, ", "),
+        one.outcome.steps, one.outcome.ended.ns, one.outcome.drained);
     if (detail != Detail::kNone) {
       const auto& measures = parts_of(one, detail);
       for (size_t i = 0; i < measures.size(); ++i)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "sched/policy/table.h"
 #include "sim/faults.h"
 #include "sim/shrink.h"
 
@@ -34,6 +35,7 @@ class Maker {
     make_tenants();
     make_objects();
     make_functions();
+    make_host();
     make_loads();
     make_faults();
     return std::move(model_);
@@ -44,6 +46,10 @@ class Maker {
   uint64_t between(uint64_t low, uint64_t high) { return low + prng_.below(high - low + 1); }
   uint32_t small(uint32_t low, uint32_t high) { return static_cast<uint32_t>(between(low, high)); }
   Duration micros(uint64_t low, uint64_t high) { return Duration::micros(static_cast<int64_t>(between(low, high))); }
+  template <class Rows>
+  std::string any_of(const Rows& rows) {
+    return std::string(rows[prng_.below(rows.size())].name);
+  }
   /// Each power of two between them is as likely as another.
   uint64_t scale(uint64_t low, uint64_t high) {
     uint64_t top = low;
@@ -67,6 +73,15 @@ class Maker {
     config.prepare_grace = micros(20'000, 1'000'000);
     config.locality = chance(0.2) ? Duration{0} : micros(100, 50'000);
     config.first_estimate = micros(50, 5'000);
+    if (chance(0.5)) config.granularity_bytes = uint64_t{1} << between(8, 24);
+    // Short enough that what nobody needs leaves while others still call.
+    config.rent_second = micros(100'000, 20'000'000);
+    config.keep_alive = micros(1'000, 200'000);
+    config.room_back = micros(1'000, 100'000);
+    if (chance(0.4)) model_.pool = small(1, 2);
+    if (chance(0.4)) config.policy.eviction = any_of(sched::evictions());
+    if (chance(0.4)) config.policy.setup = any_of(sched::setups());
+    if (chance(0.5)) config.policy.exit = any_of(sched::exits());
     if (chance(0.75)) return;
     static constexpr const char* kPolicies[][2] = {
         {"fifo", "fifo"}, {"fifo", "sticky"}, {"vtime", "fifo"}, {"kaas", "fifo"}, {"fifo", "exclusive"}};
@@ -86,15 +101,19 @@ class Maker {
       devices_ += device.count;
       device.memory_bytes = between(256, 4096) * kMiB;
       // At times so much that it does not fit any more where memory was lost.
-      device.context_bytes = chance(0.3) ? 0 : device.memory_bytes / (chance(0.1) ? between(2, 4) : between(8, 64));
+      const bool is_large = chance(0.1) && model_.pool == 0;
+      device.context_bytes = chance(0.3) ? 0 : device.memory_bytes / (is_large ? between(2, 4) : between(8, 64));
       device.copy_bytes_per_second = between(20, 400) * 1024 * kMiB;
       device.context = micros(100, 20'000);
+      if (chance(0.2)) device.framework = micros(100, 20'000);
       device.load_latency = micros(0, 300);
       device.launch = micros(0, 50);
       device.answer = micros(0, 50);
       device.speed = chance(0.6) ? 1 : chance(0.5) ? 0.5 : 2;
-      largest_ = std::max(largest_, device.memory_bytes - device.context_bytes);
-      smallest_ = std::min(smallest_, device.memory_bytes - device.context_bytes);
+      device.in_place = chance(0.25);
+      const uint64_t usable = device.memory_bytes - (1 + model_.pool) * device.context_bytes;
+      largest_ = std::max(largest_, usable);
+      smallest_ = std::min(smallest_, usable);
       speed_ += device.speed * device.count;
       model_.devices.push_back(device);
     }
@@ -143,10 +162,26 @@ class Maker {
       function.timeout = {static_cast<int64_t>(length * (chance(0.5) ? 5 + 40 * prng_.uniform() : 2000)) + 1'000'000};
       if (chance(0.5)) function.device_limit = {static_cast<int64_t>(length * (1.1 + 4 * prng_.uniform()))};
       function.priority = static_cast<uint8_t>(between(0, 9));
+      if (chance(0.1)) function.keep_warm = static_cast<sched::Stage>(between(1, 3));
       work_ns_ += length;
       model_.functions.push_back(function);
     }
     work_ns_ /= functions;
+  }
+
+  /// Holds what any function needs, and at times all there is.
+  void make_host() {
+    if (chance(0.3)) return;
+    uint64_t least = 1, all = 0;
+    for (const FunctionModel& function : model_.functions) {
+      uint64_t bytes = 0;
+      for (const uint32_t object : function.objects) bytes += model_.objects[object].bytes;
+      least = std::max(least, bytes);
+    }
+    for (const ObjectModel& object : model_.objects) all += object.bytes;
+    model_.host.memory_bytes = between(least, std::max(least, all + all / 4));
+    model_.host.disk_bytes_per_second = between(10, 200) * 1024 * kMiB;
+    model_.host.disk_latency = micros(0, 500);
   }
 
   uint64_t memory_of_run() {
@@ -158,8 +193,10 @@ class Maker {
 
   /// Refused whenever it comes.
   bool is_hopeless(const FunctionModel& function) const {
-    uint64_t bytes = function.memory_bytes;
-    for (const uint32_t object : function.objects) bytes += model_.objects[object].bytes;
+    const uint64_t step = model_.config.granularity_bytes;
+    const auto rounded = [&](uint64_t bytes) { return (bytes + step - 1) / step * step; };
+    uint64_t bytes = rounded(function.memory_bytes);
+    for (const uint32_t object : function.objects) bytes += rounded(model_.objects[object].bytes);
     const uint64_t most = model_.tenants[function.tenant].limits.memory_bytes;
     return bytes > largest_ || (most > 0 && bytes > most);
   }
@@ -203,6 +240,7 @@ class Maker {
     *rates[prng_.below(3)] += 2 / seconds_;
     *rates[3 + prng_.below(3)] += 2 / seconds_;
     *rates[6 + prng_.below(3)] += 2 / seconds_;
+    *rates[13 + prng_.below(5)] += 2 / seconds_;
     model_.faults.cancel += 2 / seconds_;
     model_.faults.until = model_.length;
   }
@@ -210,7 +248,7 @@ class Maker {
   Prng prng_;
   Model model_;
   uint32_t devices_ = 0;
-  uint64_t largest_ = 0, smallest_ = UINT64_MAX;  // memory of a device without a context
+  uint64_t largest_ = 0, smallest_ = UINT64_MAX;  // memory of a device without contexts
   double speed_ = 0;                              // of all devices
   double work_ns_ = 0;                            // of a call, in the mean
   double seconds_ = 0;                            // that all calls take, about

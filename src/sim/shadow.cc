@@ -18,13 +18,23 @@ const typename Map::mapped_type* look_up(const Map& map, const Key& key) {
 const Shadow::Device* Shadow::find(sched::DeviceId id) const { return look_up(devices_, id); }
 const Shadow::Executor* Shadow::find(sched::ExecutorId id) const { return look_up(executors_, id); }
 const Shadow::Object* Shadow::find(ObjectKey key) const { return look_up(objects_, key); }
+const Shadow::Lane* Shadow::find(LaneKey key) const { return look_up(lanes_, key); }
+const Shadow::Object* Shadow::find(sched::ObjectId id) const { return host_ ? look_up(host_->objects, id) : nullptr; }
 const Shadow::Run* Shadow::find(sched::RunId id) const { return look_up(runs_, id); }
 const Shadow::Request* Shadow::find(sched::RequestId id) const { return look_up(requests_, id); }
 
-uint64_t Shadow::bytes_of(const sched::Submit& submit) {
-  uint64_t bytes = submit.memory_bytes;
-  for (const sched::ObjectNeed& need : submit.objects) bytes += need.bytes;
+uint64_t Shadow::round_up(uint64_t bytes) const { return (bytes + granularity_ - 1) / granularity_ * granularity_; }
+
+uint64_t Shadow::bytes_of(const sched::Submit& submit) const {
+  uint64_t bytes = round_up(submit.memory_bytes);
+  for (const sched::ObjectNeed& need : submit.objects) bytes += round_up(need.bytes);
   return bytes;
+}
+
+bool Shadow::fits_host(const sched::Submit& submit) const {
+  uint64_t bytes = 0;
+  for (const sched::ObjectNeed& need : submit.objects) bytes += need.bytes;
+  return !host_ || bytes <= host_->memory_bytes;
 }
 
 bool Shadow::needs(const sched::Submit& submit, sched::ObjectId object) {
@@ -46,7 +56,16 @@ void Shadow::on(Time, const sched::DeviceUp& event) {
   Device& device = devices_[event.device];
   touched_.insert(event.device);
   if (device.is_up) return;
-  device = {.memory_bytes = event.memory_bytes, .context_bytes = event.context_bytes, .is_up = true};
+  device = {.memory_bytes = event.memory_bytes,
+            .context_bytes = round_up(event.context_bytes),
+            .is_up = true,
+            .in_place = event.in_place,
+            .no_room = device.no_room};
+}
+
+void Shadow::on(Time, const sched::HostUp& event) {
+  if (!host_) host_.emplace();
+  host_->memory_bytes = event.memory_bytes;
 }
 
 void Shadow::on(Time, const sched::DeviceMemory& event) {
@@ -88,11 +107,50 @@ void Shadow::on(Time now, const sched::Submit& event) {
 void Shadow::on(Time, const sched::Tick&) { wake_ = Time::never(); }
 void Shadow::on(Time, const sched::WakeAt& action) { wake_ = action.time; }
 
-void Shadow::on(Time, const sched::Loaded& event) {
+void Shadow::on(Time, const sched::Keep& event) {
+  keeps_.erase(event.function);
+  if (event.stage != sched::Stage::kNothing) keeps_.emplace(event.function, event);
+}
+
+void Shadow::on(Time, const sched::FunctionGone& event) { keeps_.erase(event.function); }
+
+void Shadow::on(Time, const sched::Fetched& event) {
+  if (!host_) return;
+  const auto object = host_->objects.find(event.object);
+  if (object == host_->objects.end() || object->second.state != State::kLoading) return;
+  object->second.state = State::kResident;
+  if (!event.failed) return;
+  host_->held_bytes -= object->second.bytes;
+  host_->objects.erase(object);
+}
+
+void Shadow::on(Time, const sched::Fetch& action) {
+  if (host_ && host_->objects.try_emplace(action.object, Object{.bytes = action.bytes}).second)
+    host_->held_bytes += action.bytes;
+}
+
+void Shadow::on(Time, const sched::Forget& action) {
+  if (!host_) return;
+  const auto object = host_->objects.find(action.object);
+  if (object == host_->objects.end()) return;
+  host_->held_bytes -= object->second.bytes;
+  host_->objects.erase(object);
+}
+
+void Shadow::on(Time now, const sched::Loaded& event) {
   const auto object = objects_.find({event.executor, event.object});
   if (object == objects_.end() || object->second.state != State::kLoading) return;
   const Executor& executor = executors_.at(event.executor);
   touched_.insert(executor.device);
+  if (event.no_room) devices_[executor.device].no_room = now;
+  if (event.failed) {
+    for (auto& [id, run] : runs_) {
+      if (run.executor != event.executor || !needs(*run.submit, event.object)) continue;
+      run.is_doomed = true;
+      run.no_room |= event.no_room;
+      if (!executor.is_killed) run.lost.insert(event.object);
+    }
+  }
   // A killed executor takes all with it when it is gone, and not before.
   if (executor.is_killed) return;
   if (event.failed) {
@@ -109,13 +167,31 @@ void Shadow::on(Time, const sched::Unloaded& event) {
   remove(object);
 }
 
+void Shadow::on(Time, const sched::Trimmed& event) {
+  const auto lane = lanes_.find({event.executor, event.lane});
+  if (lane == lanes_.end() || !lane->second.is_leaving) return;
+  touched_.insert(executors_.at(event.executor).device);
+  remove(lane);
+}
+
 void Shadow::on(Time now, const sched::Started& event) {
   const auto run = runs_.find(event.run);
   if (run != runs_.end() && run->second.started == Time::never()) run->second.started = now;
 }
 
-void Shadow::on(Time, const sched::Finished& event) {
-  if (const auto run = runs_.find(event.run); run != runs_.end()) end(run);
+void Shadow::on(Time now, const sched::Finished& event) {
+  const auto found = runs_.find(event.run);
+  if (found == runs_.end()) return;
+  Run& run = found->second;
+  if (event.failed && event.no_room) {
+    run.is_doomed = run.no_room = true;
+    devices_[run.device].no_room = now;
+    // A lane that could not grow has lost what it had.
+    if (const auto lane = lanes_.find({run.executor, run.lane}); lane != lanes_.end()) remove(lane);
+  }
+  const auto request = requests_.find(run.submit->request);
+  if (event.failed && run.no_room && request != requests_.end()) --request->second.attempts;
+  end(found);
 }
 
 void Shadow::on(Time, const sched::StartExecutor& action) {
@@ -141,14 +217,18 @@ void Shadow::on(Time, const sched::KillExecutor& action) {
   for (auto it = objects_.lower_bound({action.executor, {0}});
        it != objects_.end() && it->first.first == action.executor; ++it)
     if (it->second.state != State::kLeaving) device.leaving_bytes += it->second.bytes;
+  for (auto it = lanes_.lower_bound({action.executor, 0}); it != lanes_.end() && it->first.first == action.executor;
+       ++it)
+    if (!it->second.is_leaving) device.leaving_bytes += it->second.bytes;
 }
 
 void Shadow::on(Time, const sched::Load& action) {
   const auto executor = executors_.find(action.executor);
   if (executor == executors_.end()) return;
   touched_.insert(executor->second.device);
-  if (objects_.try_emplace({action.executor, action.object}, Object{.bytes = action.bytes}).second)
-    devices_[executor->second.device].held_bytes += action.bytes;
+  const uint64_t bytes = round_up(action.bytes);
+  if (objects_.try_emplace({action.executor, action.object}, Object{.bytes = bytes}).second)
+    devices_[executor->second.device].held_bytes += bytes;
 }
 
 void Shadow::on(Time, const sched::Unload& action) {
@@ -158,6 +238,15 @@ void Shadow::on(Time, const sched::Unload& action) {
   touched_.insert(executor.device);
   object->second.state = State::kLeaving;
   if (!executor.is_killed) devices_[executor.device].leaving_bytes += object->second.bytes;
+}
+
+void Shadow::on(Time, const sched::Trim& action) {
+  const auto lane = lanes_.find({action.executor, action.lane});
+  if (lane == lanes_.end() || lane->second.is_leaving) return;
+  const Executor& executor = executors_.at(action.executor);
+  touched_.insert(executor.device);
+  lane->second.is_leaving = true;
+  if (!executor.is_killed) devices_[executor.device].leaving_bytes += lane->second.bytes;
 }
 
 void Shadow::on(Time, const sched::Run& action) {
@@ -172,7 +261,13 @@ void Shadow::on(Time, const sched::Run& action) {
   request->second.last_run = action.run;
   touched_.insert(run.device);
   Device& device = devices_[run.device];
-  device.held_bytes += run.submit->memory_bytes;
+  if (action.lane_bytes > 0) {
+    Lane& lane = lanes_[{action.executor, action.lane}];
+    const uint64_t growth = action.lane_bytes - std::min(action.lane_bytes, lane.bytes);
+    lane.bytes += growth;
+    device.held_bytes += growth;
+    if (executor->second.is_killed || lane.is_leaving) device.leaving_bytes += growth;
+  }
   ++device.runs;
   runs_.emplace(action.run, std::move(run));
 }
@@ -188,9 +283,7 @@ void Shadow::on(Time, const sched::Answer& action) { requests_.erase(action.requ
 
 void Shadow::end(std::map<sched::RunId, Run>::iterator run) {
   touched_.insert(run->second.device);
-  Device& device = devices_[run->second.device];
-  device.held_bytes -= run->second.submit->memory_bytes;
-  --device.runs;
+  --devices_[run->second.device].runs;
   ended_.insert(runs_.extract(run));
 }
 
@@ -202,10 +295,19 @@ void Shadow::remove(std::map<ObjectKey, Object>::iterator object) {
   objects_.erase(object);
 }
 
+void Shadow::remove(std::map<LaneKey, Lane>::iterator lane) {
+  const Executor& executor = executors_.at(lane->first.first);
+  Device& device = devices_[executor.device];
+  device.held_bytes -= lane->second.bytes;
+  if (executor.is_killed || lane->second.is_leaving) device.leaving_bytes -= lane->second.bytes;
+  lanes_.erase(lane);
+}
+
 void Shadow::lose(std::map<sched::ExecutorId, Executor>::iterator executor) {
   const auto [id, was] = *executor;
   touched_.insert(was.device);
   for (auto it = objects_.lower_bound({id, {0}}); it != objects_.end() && it->first.first == id;) remove(it++);
+  for (auto it = lanes_.lower_bound({id, 0}); it != lanes_.end() && it->first.first == id;) remove(it++);
   for (auto it = runs_.begin(); it != runs_.end();) {
     const auto run = it++;
     if (run->second.executor == id) end(run);

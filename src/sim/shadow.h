@@ -12,9 +12,9 @@
 
 namespace quern::sim {
 
-/// What a shell knows from events and actions alone: devices and what is held on them, executors, runs that were sent
-/// and have not ended, requests that were submitted and not answered. Every checker keeps one of its own, looks at it
-/// before it takes in the next action, and so sees the state that the action met.
+/// What a shell knows from events and actions alone: host and devices and what is held on them, executors, runs that
+/// were sent and have not ended, requests that were submitted and not answered, what is to be kept. Every checker keeps
+/// one of its own, looks at it before it takes in the next action, and so sees the state that the action met.
 ///
 /// It takes everything as it comes: what must not be is the checkers' business. Costs are logarithmic, except where an
 /// executor or device goes: then all that was on it.
@@ -24,10 +24,14 @@ class Shadow {
 
   struct Device {
     uint64_t memory_bytes = 0, context_bytes = 0;
-    bool is_up = false;
-    uint64_t held_bytes = 0;     ///< contexts, objects, and the memory of runs
-    uint64_t leaving_bytes = 0;  ///< of it: objects told to leave, and contexts and objects of executors killed
-    uint32_t runs = 0;           ///< that were sent and have not ended
+    bool is_up = false, in_place = false;
+    uint64_t held_bytes = 0;      ///< contexts, objects, and the memory of lanes
+    uint64_t leaving_bytes = 0;   ///< of it: objects and lanes told to leave, and all that is in executors killed
+    uint32_t runs = 0;            ///< that were sent and have not ended
+    std::optional<Time> no_room;  ///< when it last had less memory free than it should have had
+
+    /// For so long it may be taken for smaller than it is.
+    bool is_doubted(Time now, Duration room_back) const { return no_room && now < *no_room + room_back; }
   };
   struct Executor {
     sched::DeviceId device;
@@ -41,6 +45,14 @@ class Shadow {
     uint64_t bytes = 0;
     State state = State::kLoading;
   };
+  struct Lane {
+    uint64_t bytes = 0;
+    bool is_leaving = false;
+  };
+  struct Host {
+    uint64_t memory_bytes = 0, held_bytes = 0;
+    std::map<sched::ObjectId, Object> objects;  ///< loading: on their way from disk
+  };
   using Need = std::shared_ptr<const sched::Submit>;
   struct Run {
     Need submit;  ///< of its request, which may be answered already
@@ -51,6 +63,9 @@ class Shadow {
     Time started = Time::never();
     Time stopped = Time::never();
     bool passed_limit = false;  ///< it was stopped while its caller still waited: not because that one was gone
+    bool is_doomed = false;  ///< it fails through no fault of its own: a load of it failed, or its lane found no room
+    bool no_room = false;    ///< for want of room, which is not held against its request
+    std::set<sched::ObjectId> lost = {};  ///< that it needed, and that could not be loaded
   };
   struct Request {
     Need submit;
@@ -59,17 +74,26 @@ class Shadow {
     uint32_t attempts = 0;
   };
   using ObjectKey = std::pair<sched::ExecutorId, sched::ObjectId>;
+  using LaneKey = std::pair<sched::ExecutorId, uint32_t>;
+
+  /// All that is on a device is rounded up to a multiple of this.
+  explicit Shadow(uint64_t granularity_bytes = 1) : granularity_(granularity_bytes) {}
 
   /// Takes in an event, before the actions it gave. Events about what is no more change nothing.
   void happened(Time now, const sched::Event& event);
   /// Takes in one action.
   void carry_out(Time now, const sched::Action& action);
   /// The daemon died: nothing is left.
-  void restart() { *this = {}; }
+  void restart() { *this = Shadow(granularity_); }
 
   const std::map<sched::DeviceId, Device>& devices() const { return devices_; }
   const std::map<sched::ExecutorId, Executor>& executors() const { return executors_; }
   const std::map<ObjectKey, Object>& objects() const { return objects_; }
+  const std::map<LaneKey, Lane>& lanes() const { return lanes_; }
+  /// Null: there is no host tier.
+  const Host* host() const { return host_ ? &*host_ : nullptr; }
+  /// As they were asked for last; their time may be over.
+  const std::map<sched::FunctionId, sched::Keep>& keeps() const { return keeps_; }
   const std::map<sched::RunId, Run>& runs() const { return runs_; }
   const std::map<sched::RequestId, Request>& requests() const { return requests_; }
   const std::map<sched::TenantId, sched::TenantSet>& tenants() const { return tenants_; }
@@ -77,6 +101,9 @@ class Shadow {
   const Device* find(sched::DeviceId id) const;
   const Executor* find(sched::ExecutorId id) const;
   const Object* find(ObjectKey key) const;
+  const Lane* find(LaneKey key) const;
+  /// On the host.
+  const Object* find(sched::ObjectId id) const;
   const Run* find(sched::RunId id) const;
   const Request* find(sched::RequestId id) const;
   /// The run of a request that was sent and has not ended; null if it has none.
@@ -89,41 +116,57 @@ class Shadow {
   /// Devices that the last event and the actions since concerned.
   const std::set<sched::DeviceId>& touched() const { return touched_; }
 
+  uint64_t round_up(uint64_t bytes) const;
   /// What a run of it needs, without a context.
-  static uint64_t bytes_of(const sched::Submit& submit);
+  uint64_t bytes_of(const sched::Submit& submit) const;
+  /// Whether its objects can be on the host together.
+  bool fits_host(const sched::Submit& submit) const;
   static bool needs(const sched::Submit& submit, sched::ObjectId object);
 
  private:
   void on(Time now, const sched::DeviceUp& event);
   void on(Time now, const sched::DeviceMemory& event);
   void on(Time now, const sched::DeviceDown& event);
+  void on(Time now, const sched::HostUp& event);
   void on(Time now, const sched::ExecutorUp& event);
   void on(Time now, const sched::ExecutorLost& event);
   void on(Time now, const sched::TenantSet& event);
   void on(Time now, const sched::Submit& event);
+  void on(Time now, const sched::Keep& event);
+  void on(Time now, const sched::Fetched& event);
   void on(Time now, const sched::Loaded& event);
   void on(Time now, const sched::Unloaded& event);
+  void on(Time now, const sched::Trimmed& event);
   void on(Time now, const sched::Started& event);
   void on(Time now, const sched::Finished& event);
+  void on(Time now, const sched::FunctionGone& event);
   void on(Time /*now*/, const sched::Cancel& /*event*/) {}
-  void on(Time /*now*/, const sched::FunctionGone& /*event*/) {}
   void on(Time now, const sched::Tick& event);
   void on(Time now, const sched::StartExecutor& action);
   void on(Time now, const sched::KillExecutor& action);
+  void on(Time now, const sched::Fetch& action);
+  void on(Time now, const sched::Forget& action);
   void on(Time now, const sched::Load& action);
   void on(Time now, const sched::Unload& action);
+  void on(Time now, const sched::Trim& action);
   void on(Time now, const sched::Run& action);
   void on(Time now, const sched::StopRun& action);
   void on(Time now, const sched::Answer& action);
   void on(Time now, const sched::WakeAt& action);
+  void on(Time /*now*/, const sched::Prepare& /*action*/) {}
 
   void end(std::map<sched::RunId, Run>::iterator run);
   void remove(std::map<ObjectKey, Object>::iterator object);
+  void remove(std::map<LaneKey, Lane>::iterator lane);
   void lose(std::map<sched::ExecutorId, Executor>::iterator executor);
 
+  uint64_t granularity_;
   std::map<sched::DeviceId, Device> devices_;
+  std::optional<Host> host_;
   std::map<sched::ExecutorId, Executor> executors_;
   std::map<ObjectKey, Object> objects_;
+  std::map<LaneKey, Lane> lanes_;
+  std::map<sched::FunctionId, sched::Keep> keeps_;
   std::map<sched::RunId, Run> runs_, ended_;
   std::map<sched::RequestId, Request> requests_;
   std::map<sched::TenantId, sched::TenantSet> tenants_;

@@ -31,6 +31,7 @@ class Shrinker {
       smaller |= drop_each(&Model::loads, [](Model& model, size_t i) { erase_at(model.loads, i); });
       drop_unused_functions();
       smaller |= drop_each(&Model::devices, [](Model& model, size_t i) { erase_at(model.devices, i); });
+      smaller |= drop_host();
       smaller |= simplify();
     }
     drop_unused_tenants_and_objects();
@@ -128,6 +129,30 @@ class Shrinker {
     keep_if_fails(std::move(candidate));
   }
 
+  /// The host tier, blank executors, sizes that are rounded, objects in place, and functions kept warm.
+  bool drop_host() {
+    bool smaller = false;
+    const auto try_without = [&](auto&& change) {
+      Model candidate = best_.model;
+      if (change(candidate)) smaller |= keep_if_fails(std::move(candidate));
+    };
+    try_without([](Model& model) { return std::exchange(model.host, {}).memory_bytes > 0; });
+    try_without([](Model& model) { return std::exchange(model.pool, 0) > 0; });
+    try_without([](Model& model) { return std::exchange(model.config.granularity_bytes, 1) > 1; });
+    try_without([](Model& model) {
+      bool any = false;
+      for (DeviceModel& device : model.devices) any |= std::exchange(device.in_place, false);
+      return any;
+    });
+    try_without([](Model& model) {
+      bool any = false;
+      for (FunctionModel& function : model.functions)
+        any |= std::exchange(function.keep_warm, sched::Stage::kNothing) != sched::Stage::kNothing;
+      return any;
+    });
+    return smaller;
+  }
+
   bool simplify() {
     bool smaller = false;
     for (size_t i = 0; i < best_.model.devices.size(); ++i) {
@@ -170,10 +195,11 @@ std::string show(Duration duration) { return duration == Duration::forever() ? "
 
 std::string show(const DeviceModel& device) {
   return fmt::format(
-      "device {} count={} memory={} context_bytes={} copy={}/s context={} load_latency={} launch={} answer={} "
-      "speed={}\n",
+      "device {} count={} memory={} context_bytes={} copy={}/s context={} framework={} load_latency={} launch={} "
+      "answer={} speed={}{}\n",
       device.name, device.count, device.memory_bytes, device.context_bytes, device.copy_bytes_per_second,
-      show(device.context), show(device.load_latency), show(device.launch), show(device.answer), device.speed);
+      show(device.context), show(device.framework), show(device.load_latency), show(device.launch), show(device.answer),
+      device.speed, device.in_place ? " in_place" : "");
 }
 
 std::string show(const LoadModel& load) {
@@ -199,10 +225,10 @@ Shrunk shrink(const Model& model, uint64_t seed, const Violation& violation, uin
 
 std::string to_text(const Model& model) {
   const sched::Config &config = model.config, usual;
-  std::string text =
-      fmt::format("policy {} {} {}\n", config.policy.fairness, config.policy.placement, config.policy.eviction);
+  std::string text = fmt::format("policy {} {} {} {} {}\n", config.policy.fairness, config.policy.placement,
+                                 config.policy.eviction, config.policy.setup, config.policy.exit);
   text += "config";
-  const auto number = [&](const char* name, uint32_t value, uint32_t normal) {
+  const auto number = [&](const char* name, uint64_t value, uint64_t normal) {
     if (value != normal) text += fmt::format(" {}={}", name, value);
   };
   const auto time = [&](const char* name, Duration value, Duration normal) {
@@ -221,7 +247,15 @@ std::string to_text(const Model& model) {
   time("prepare_grace", config.prepare_grace, usual.prepare_grace);
   time("locality", config.locality, usual.locality);
   time("first_estimate", config.first_estimate, usual.first_estimate);
+  number("granularity_bytes", config.granularity_bytes, usual.granularity_bytes);
+  time("rent_second", config.rent_second, usual.rent_second);
+  time("keep_alive", config.keep_alive, usual.keep_alive);
+  time("room_back", config.room_back, usual.room_back);
   text += "\n";
+  if (model.host.memory_bytes > 0)
+    text += fmt::format("host memory={} disk={}/s latency={}\n", model.host.memory_bytes,
+                        model.host.disk_bytes_per_second, show(model.host.disk_latency));
+  if (model.pool > 0) text += fmt::format("pool {}\n", model.pool);
   for (const DeviceModel& device : model.devices) text += show(device);
   for (size_t i = 0; i < model.tenants.size(); ++i) {
     const TenantModel& tenant = model.tenants[i];
@@ -232,9 +266,12 @@ std::string to_text(const Model& model) {
   for (size_t i = 0; i < model.functions.size(); ++i) {
     const FunctionModel& function = model.functions[i];
     text +=
-        fmt::format("function {}: tenant={} device_time={} spread={:.2f} memory={} objects=[{}] timeout={} limit={}\n",
-                    i, function.tenant, show(function.device_time), function.spread, function.memory_bytes,
+        fmt::format("function {}: tenant={} device_time={} spread={:.2f} memory={} objects=[{}] timeout={} limit={}", i,
+                    function.tenant, show(function.device_time), function.spread, function.memory_bytes,
                     fmt::join(function.objects, ","), show(function.timeout), show(function.device_limit));
+    if (function.keep_warm != sched::Stage::kNothing)
+      text += fmt::format(" keep_warm={}", sched::name_of(function.keep_warm));
+    text += "\n";
   }
   for (const LoadModel& load : model.loads) text += show(load);
   for (const FaultRow& row : fault_rows())

@@ -16,8 +16,8 @@ struct Shrunk {
   uint32_t runs = 0;    ///< that it took
 };
 
-/// Takes away loads, faults, devices, tenants, functions, objects, limits and time, one after another, and keeps what
-/// is gone as long as the same checker fails. A greedy search of at most `most_runs` runs: small, not smallest.
+/// Takes away loads, faults, devices, host, tenants, functions, objects, limits and time, one after another, and keeps
+/// what is gone as long as the same checker fails. A greedy search of at most `most_runs` runs: small, not smallest.
 Shrunk shrink(const Model& model, uint64_t seed, const Violation& violation, uint32_t most_runs = 200);
 
 /// One line per thing, with what differs from the default.

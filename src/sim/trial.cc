@@ -60,6 +60,7 @@ Trial try_model(const Model& model, uint64_t seed, Coverage* coverage, Trail* tr
   if (coverage) {
     for (const auto& checker : checkers) coverage->count(*checker);
     coverage->count(trial.outcome.faults);
+    coverage->count(model.config.policy);
   }
   return trial;
 }

@@ -12,7 +12,7 @@
 
 namespace quern::sim {
 
-/// Devices, executors and runs as the core's actions make them, in virtual time.
+/// Host, devices, executors and runs as the core's actions make them, in virtual time.
 ///
 /// An action never brings about an event at once: it puts what follows on the agenda. When that time comes, happen()
 /// gives what the core is to hear of, in `heard`. A report may be underway for a while (the way of an answer, a fault);
@@ -20,8 +20,10 @@ namespace quern::sim {
 /// executor. What is addressed to an executor that is gone, and of which the core has not heard yet, is swallowed: the
 /// report of its loss is the answer.
 ///
-/// A device runs what it is sent one after another, in the order sent. `launch` passes beside the run before it, if
-/// there is one. Loads of a device come one after another, beside its runs.
+/// A device runs what it is sent one after another: of those that are ready, the first sent. `launch` passes beside the
+/// run before it, if there is one. Loads of a device come one after another, beside its runs; so do fetches from the
+/// disk. A run is ready when the last of its loads is there, all of which were asked for before it; if one of them
+/// fails, so does the run.
 class VirtualPool {
  public:
   VirtualPool(const Model& model, Agenda& agenda, Faults& faults);
@@ -30,19 +32,24 @@ class VirtualPool {
   /// Of the device with this index; its id is the index + 1.
   sched::DeviceUp up_event(size_t index) const;
   bool is_up(size_t index) const { return devices_[index].is_up; }
+  /// Nothing: there is no host tier.
+  std::optional<sched::HostUp> host_event() const;
   size_t runs() const { return runs_.size(); }
 
   // Actions.
   void carry_out(Time now, const sched::StartExecutor& action);
   void carry_out(Time now, const sched::KillExecutor& action);
+  void carry_out(Time now, const sched::Fetch& action);
   void carry_out(Time now, const sched::Load& action);
   void carry_out(Time now, const sched::Unload& action);
-  /// `work`: its device time at speed 1. `can_hang`: its device time is limited. `objects`: that it needs.
+  void carry_out(Time now, const sched::Trim& action);
+  /// `work`: its device time at speed 1. `can_hang`: its device time is limited. `objects`: that it needs; they outlive
+  /// the run.
   void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang,
                  const std::vector<uint32_t>& objects);
   void carry_out(Time now, const sched::StopRun& action);
 
-  /// Entries from kRunStarts to kMemoryBack. Adds to `heard` what the core hears of now.
+  /// Entries from kRunStarts to kHostBack. Adds to `heard` what the core hears of now.
   void happen(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
 
   // What goes wrong. Each does nothing, and says so, if there is nothing to do it to.
@@ -52,18 +59,23 @@ class VirtualPool {
   bool fail_some_run();
   bool lose_some_device(Time now, std::vector<sched::Event>& heard);
   bool take_some_memory(Time now, std::vector<sched::Event>& heard);
-  /// Devices are back, with all their memory.
-  void mend(std::vector<sched::Event>& heard);
+  bool take_host_memory(Time now, std::vector<sched::Event>& heard);
+  /// Devices and host are back, with all their memory.
+  void mend(Time now, std::vector<sched::Event>& heard);
   /// The daemon died, and all executors with it: nothing runs, and no report arrives any more.
-  void forget_executors();
+  void forget_executors(Time now);
 
  private:
   struct Device {
     const DeviceModel* model = nullptr;
+    uint64_t whole_bytes = 0;   ///< without what blank executors hold
     uint64_t memory_bytes = 0;  ///< right now
     bool is_up = true;
+    uint32_t blanks = 0;              ///< executors that are ready and nobody's
+    uint32_t generation = 0;          ///< of them: those of the one before died
     Time copies_until;                ///< the last load that was asked for is there
-    std::vector<uint64_t> runs;       ///< in the order sent; the first is on the device, or about to
+    std::vector<uint64_t> runs;       ///< in the order sent
+    std::optional<uint64_t> running;  ///< the one of them that is on the device
     std::vector<uint64_t> executors;  ///< that are not dead
   };
   struct Copy {
@@ -79,6 +91,8 @@ class VirtualPool {
     Time reports_until;     ///< no report arrives before the one before it
     uint32_t underway = 0;  ///< reports that have not arrived
     std::vector<Copy> loads;
+    std::vector<uint32_t> missing;  ///< whose last load failed: who needs one fails
+    std::vector<uint64_t> lanes;    ///< bytes that each keeps
   };
   struct Run {
     uint64_t executor = 0;
@@ -86,19 +100,29 @@ class VirtualPool {
     Time ready;  ///< earliest start
     Time started, ends;
     Duration takes;
-    bool is_front = false, is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
-    bool is_cut = false;  ///< ends before its time
+    const std::vector<uint32_t>* objects = nullptr;
+    bool is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
+    bool is_cut = false;      ///< ends before its time
+    bool is_refused = false;  ///< its lane could not grow
   };
 
   Device& device_of(const Executor& executor) { return devices_[executor.device]; }
   /// A report of an executor that is there, `delay` after now; straight to `heard` if it arrives at once.
   void tell(Time now, uint64_t executor, const sched::Event& event, Duration delay, std::vector<sched::Event>& heard);
   void report_arrives(uint64_t slot, uint64_t executor, std::vector<sched::Event>& heard);
-  void device_back(uint64_t index, std::vector<sched::Event>& heard);
+  void device_back(Time now, uint64_t index, std::vector<sched::Event>& heard);
   void memory_back(uint64_t index, std::vector<sched::Event>& heard);
-  void run_starts(Time now, uint64_t id, std::vector<sched::Event>& heard);
+  void host_back(std::vector<sched::Event>& heard);
+  /// Those that were there are gone; as many as belong there are made again.
+  void make_blanks(Time now, Device& device);
+  void load_ends(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
+  /// A run of the device may start, if it is free: the first that is ready.
+  void run_starts(Time now, uint64_t index, std::vector<sched::Event>& heard);
   void run_ends(Time now, uint64_t id, std::vector<sched::Event>& heard);
-  /// The first run of the device goes ahead, if it has not.
+  /// A run that never got to the device ends with an error that is not its own.
+  void give_up(Time now, uint64_t id, bool no_room, std::vector<sched::Event>& heard);
+  void remove_run(Device& device, uint64_t id);
+  /// Plans when a device that is free takes its next run.
   void advance(Time now, Device& device);
   /// It is gone from the device, with its runs; the core hears of it.
   void lose(Time now, uint64_t id, std::optional<sched::RunId> culprit, std::vector<sched::Event>& heard);
@@ -108,7 +132,11 @@ class VirtualPool {
 
   Agenda& agenda_;
   Faults& faults_;
-  std::vector<DeviceModel> models_;
+  const std::vector<DeviceModel> models_;
+  const HostModel host_;
+  const uint32_t pool_;  ///< blank executors per device
+  uint64_t host_bytes_;  ///< right now
+  Time fetches_until_;   ///< the last fetch that was asked for is there
   std::vector<Device> devices_;
   IdTable<Executor> executors_;
   IdTable<Run> runs_;

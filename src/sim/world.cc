@@ -91,6 +91,7 @@ class World::Impl {
 
   /// What a core that has just come to life hears first. `standings` are those of the one before it.
   void introduce(const std::vector<sched::Scheduler::Standing>& standings) {
+    if (const auto host = pool_.host_event()) step(*host);
     for (size_t i = 0; i < pool_.size() && !is_stopped_; ++i)
       if (pool_.is_up(i)) step(pool_.up_event(i));
     std::vector<int64_t> vtimes(model_.tenants.size());
@@ -100,6 +101,14 @@ class World::Impl {
       const TenantModel& tenant = model_.tenants[i];
       step(sched::TenantSet{sched::TenantId{i + 1}, tenant.weight, tenant.limits, vtimes[i]});
     }
+    for (size_t i = 0; i < submits_.size() && !is_stopped_; ++i)
+      if (model_.functions[i].keep_warm != sched::Stage::kNothing) step(keep_warm(i));
+  }
+
+  sched::Keep keep_warm(size_t function) const { return keep(function, model_.functions[function].keep_warm); }
+  sched::Keep keep(size_t function, sched::Stage stage, Time until = Time::never()) const {
+    const auto& submit = std::get<sched::Submit>(submits_[function]);
+    return {submit.function, submit.domain, stage, until, submit.objects};
   }
 
   void step(const sched::Event& event) {
@@ -119,7 +128,7 @@ class World::Impl {
       strike(static_cast<Fault>(entry.a));
     } else if (entry.kind() == Agenda::Kind::kFaultsEnd) {
       faults_.disarm();
-      pool_.mend(heard_);
+      pool_.mend(now_, heard_);
     } else {
       pool_.happen(now_, entry, heard_);
     }
@@ -147,6 +156,9 @@ class World::Impl {
       case Fault::kFailedLoad:
       case Fault::kFailedStart:
       case Fault::kLateEvent:
+      case Fault::kSlowFetch:
+      case Fault::kFailedFetch:
+      case Fault::kNoRoom:
         return faults_.arm(fault);
       case Fault::kExecutorLoss:
         struck = pool_.lose_some_executor(now_, heard_);
@@ -178,20 +190,36 @@ class World::Impl {
         struck = !submits_.empty();
         if (struck) remove_some_function();
         break;
+      case Fault::kHostMemory:
+        struck = pool_.take_host_memory(now_, heard_);
+        break;
+      case Fault::kLease:
+        struck = !submits_.empty();
+        if (struck) lease_some_function();
+        break;
     }
     if (struck) faults_.count(fault);
   }
 
   void remove_some_function() {
-    auto& submit = std::get<sched::Submit>(submits_[faults_.draw_below(submits_.size())]);
+    const size_t function = faults_.draw_below(submits_.size());
+    auto& submit = std::get<sched::Submit>(submits_[function]);
     heard_.push_back(sched::FunctionGone{submit.function});
     submit.function.value += submits_.size();
+    if (model_.functions[function].keep_warm != sched::Stage::kNothing) heard_.push_back(keep_warm(function));
+  }
+
+  void lease_some_function() {
+    const size_t function = faults_.draw_below(submits_.size());
+    const auto stage = static_cast<sched::Stage>(faults_.draw_below(4));
+    const Duration length = faults_.draw_between(Duration::millis(1), Duration::millis(300));
+    heard_.push_back(keep(function, stage, faults_.draw_below(8) == 0 ? Time::never() : now_ + length));
   }
 
   void restart() {
     const auto standings = core_->standings();
     core_ = std::make_unique<sched::Scheduler>(model_.config);
-    pool_.forget_executors();
+    pool_.forget_executors(now_);
     wake_at_ = Time::never();
     std::vector<uint64_t> lost;
     lost.swap(live_);
@@ -203,8 +231,12 @@ class World::Impl {
 
   void carry_out(const sched::StartExecutor& action) { pool_.carry_out(now_, action); }
   void carry_out(const sched::KillExecutor& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::Fetch& action) { pool_.carry_out(now_, action); }
   void carry_out(const sched::Load& action) { pool_.carry_out(now_, action); }
   void carry_out(const sched::Unload& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::Trim& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::Forget& /*action*/) {}   // takes no time
+  void carry_out(const sched::Prepare& /*action*/) {}  // what it gets ready is in `launch`
   void carry_out(const sched::StopRun& action) { pool_.carry_out(now_, action); }
   void carry_out(const sched::WakeAt& action) { wake_at_ = std::max(action.time, now_); }
 

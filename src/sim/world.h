@@ -19,8 +19,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                        const sched::Scheduler& core) = 0;
-  /// The daemon died: the core that comes next is new, and hears of devices and tenants again before anything else.
-  /// Requests, runs and executors of the old one are no more.
+  /// The daemon died: the core that comes next is new, and hears of host, devices, tenants and what is kept warm again
+  /// before anything else. Requests, runs and executors of the old one are no more.
   virtual void on_restart(Time /*now*/) {}
   /// All that was to happen has happened. `drained` is false if work was left when the limit of virtual time came.
   virtual void on_end(Time /*now*/, bool /*drained*/, const sched::Scheduler& /*core*/) {}

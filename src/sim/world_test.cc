@@ -9,83 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "base/units.h"
-#include "sched/text.h"
 #include "sim/draws.h"
+#include "sim/test_recorder.h"
 
 namespace quern::sim {
 namespace {
-
-struct Step {
-  Time now;
-  sched::Event event;
-  std::vector<sched::Action> actions;
-};
-
-/// Keeps everything.
-class Recorder : public Observer {
- public:
-  void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
-               const sched::Scheduler&) override {
-    steps.push_back({now, event, {actions.begin(), actions.end()}});
-  }
-  void on_restart(Time) override { restarts.push_back(steps.size()); }
-  void on_end(Time, bool was_drained, const sched::Scheduler&) override { ++ends, drained = was_drained; }
-
-  template <class E>
-  std::vector<std::pair<Time, E>> events() const {
-    std::vector<std::pair<Time, E>> found;
-    for (const Step& step : steps)
-      if (const E* event = std::get_if<E>(&step.event)) found.emplace_back(step.now, *event);
-    return found;
-  }
-  template <class A>
-  std::vector<std::pair<Time, A>> actions() const {
-    std::vector<std::pair<Time, A>> found;
-    for (const Step& step : steps)
-      for (const sched::Action& action : step.actions)
-        if (const A* one = std::get_if<A>(&action)) found.emplace_back(step.now, *one);
-    return found;
-  }
-  std::string text() const {
-    std::string all;
-    for (const Step& step : steps) {
-      all += sched::to_text(step.now) + " " + sched::to_text(step.event) + "\n";
-      for (const sched::Action& action : step.actions) all += "  > " + sched::to_text(action) + "\n";
-    }
-    return all;
-  }
-
-  std::vector<Step> steps;
-  std::vector<size_t> restarts;  ///< how many steps came before each
-  int ends = 0;
-  bool drained = false;
-};
-
-/// One device, one tenant, one function of 10 ms, one caller.
-Model small_model() {
-  Model model;
-  DeviceModel device;
-  device.memory_bytes = 8 * kGiB;
-  device.context = Duration::millis(100);
-  model.devices = {device};
-  TenantModel tenant;
-  tenant.name = "one";
-  model.tenants = {tenant};
-  FunctionModel function;
-  function.name = "work";
-  function.device_time = Duration::millis(10);
-  model.functions = {function};
-  model.loads = {LoadModel{}};
-  model.length = Duration::seconds(1);
-  return model;
-}
-
-World::Outcome run(const Model& model, uint64_t seed, Recorder& recorder) {
-  World world(model, seed);
-  world.observe(recorder);
-  return world.run();
-}
 
 /// Several of everything, and all that can go wrong.
 Model stormy_model() {
@@ -99,8 +27,14 @@ Model stormy_model() {
     device.context = Duration::millis(5);
     device.launch = Duration::micros(10);
     device.answer = Duration::micros(50);
+    device.in_place = memory == 4 * kGiB;
     model.devices.push_back(device);
   }
+  model.host = {2 * kGiB, 50 * kGiB, Duration::micros(100)};
+  model.pool = 1;
+  model.config.granularity_bytes = kMiB;
+  model.config.rent_second = Duration::millis(500);
+  model.config.room_back = Duration::millis(20);
   for (uint32_t i = 0; i < 6; ++i) {
     TenantModel tenant;
     tenant.name = "t" + std::to_string(i);
@@ -116,6 +50,7 @@ Model stormy_model() {
     function.objects = {i};
     function.device_limit = Duration::millis(100);
     if (i % 2 == 0) function.timeout = Duration::seconds(1);
+    if (i == 3) function.keep_warm = sched::Stage::kHot;
     model.functions.push_back(function);
     LoadModel load;
     load.function = i;
@@ -137,6 +72,11 @@ Model stormy_model() {
                   .restart = 1,
                   .cancel = 20,
                   .removal = 5,
+                  .slow_fetch = 10,
+                  .failed_fetch = 10,
+                  .no_room = 10,
+                  .host_memory = 5,
+                  .lease = 20,
                   .until = Duration::seconds(4)};
   model.length = Duration::seconds(5);
   return model;
@@ -336,8 +276,9 @@ TEST(World, EveryFaultStrikesAndAllWorkEnds) {
     const auto outcome = run(stormy_model(), seed, recorder);
     EXPECT_TRUE(outcome.drained) << seed;
     if (seed == 1) {
-      for (const char* name : {"executor_loss", "kernel_fault", "device_loss", "slow_load", "failed_load",
-                               "failed_start", "late_event", "lost_memory", "cancel", "removal"})
+      for (const char* name :
+           {"executor_loss", "kernel_fault", "device_loss", "slow_load", "failed_load", "failed_start", "late_event",
+            "lost_memory", "cancel", "removal", "slow_fetch", "failed_fetch", "no_room", "host_memory", "lease"})
         EXPECT_GT(outcome.faults.count(name), 0U) << name;
     }
     EXPECT_LT(outcome.ended, Time{Duration::seconds(60).ns}) << seed;
@@ -371,6 +312,8 @@ TEST(World, ReportsOfAnExecutorComeInOrder) {
       EXPECT_FALSE(lost.contains(event->executor.value)) << i;
     } else if (const auto* event = std::get_if<sched::Unloaded>(&step.event)) {
       EXPECT_FALSE(lost.contains(event->executor.value)) << i;
+    } else if (const auto* event = std::get_if<sched::Trimmed>(&step.event)) {
+      EXPECT_FALSE(lost.contains(event->executor.value)) << i;
     } else if (const auto* event = std::get_if<sched::ExecutorUp>(&step.event)) {
       EXPECT_FALSE(lost.contains(event->executor.value)) << i;
     } else if (const auto* event = std::get_if<sched::ExecutorLost>(&step.event)) {
@@ -383,7 +326,7 @@ TEST(World, ReportsOfAnExecutorComeInOrder) {
   }
 }
 
-TEST(World, ARestartIntroducesDevicesAndTenantsAgain) {
+TEST(World, ARestartIntroducesAllAgain) {
   Model model = stormy_model();
   model.faults = {.restart = 5, .until = Duration::seconds(2)};
   Recorder recorder;
@@ -392,14 +335,20 @@ TEST(World, ARestartIntroducesDevicesAndTenantsAgain) {
   EXPECT_EQ(outcome.faults.at("restart"), recorder.restarts.size());
   EXPECT_TRUE(outcome.drained);
   for (const size_t at : recorder.restarts) {
-    for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::holds_alternative<sched::DeviceUp>(recorder.steps[at + i].event));
+    EXPECT_TRUE(std::holds_alternative<sched::HostUp>(recorder.steps[at].event));
+    for (size_t i = 1; i < 5; ++i) EXPECT_TRUE(std::holds_alternative<sched::DeviceUp>(recorder.steps[at + i].event));
     int64_t vtime = 0;
-    for (size_t i = 4; i < 10; ++i) {
+    for (size_t i = 5; i < 11; ++i) {
       const auto* tenant = std::get_if<sched::TenantSet>(&recorder.steps[at + i].event);
       ASSERT_TRUE(tenant);
-      EXPECT_EQ(tenant->tenant.value, i - 3);
+      EXPECT_EQ(tenant->tenant.value, i - 4);
       vtime = std::max(vtime, tenant->vtime);
     }
+    const auto* keep = std::get_if<sched::Keep>(&recorder.steps[at + 11].event);
+    ASSERT_TRUE(keep);
+    EXPECT_EQ(keep->function.value, 4U);
+    EXPECT_EQ(keep->stage, sched::Stage::kHot);
+    EXPECT_EQ(keep->objects.size(), 1U);
     EXPECT_TRUE(vtime > 0 || recorder.steps[at].now < Time{Duration::millis(500).ns});
   }
 }
@@ -410,6 +359,8 @@ TEST(World, NothingGoesWrongAfterTheEndOfFaults) {
   run(model, 5, recorder);
   std::set<uint64_t> down;
   std::map<uint64_t, uint64_t> memory;
+  uint64_t host = 0;
+  const uint64_t blank = 64 * kMiB;  // one on each device
   for (const Step& step : recorder.steps) {
     if (const auto* event = std::get_if<sched::DeviceDown>(&step.event)) {
       EXPECT_LT(step.now, Time{model.faults.until.ns});
@@ -419,10 +370,15 @@ TEST(World, NothingGoesWrongAfterTheEndOfFaults) {
       memory[event->device.value] = event->memory_bytes;
     } else if (const auto* event = std::get_if<sched::DeviceMemory>(&step.event)) {
       memory[event->device.value] = event->memory_bytes;
+    } else if (const auto* event = std::get_if<sched::HostUp>(&step.event)) {
+      host = event->memory_bytes;
     }
     if (step.now > Time{model.faults.until.ns}) {
       EXPECT_TRUE(down.empty());
-      EXPECT_EQ(memory, (std::map<uint64_t, uint64_t>{{1, 2 * kGiB}, {2, 2 * kGiB}, {3, 4 * kGiB}, {4, 4 * kGiB}}));
+      EXPECT_EQ(host, 2 * kGiB);
+      EXPECT_EQ(memory,
+                (std::map<uint64_t, uint64_t>{
+                    {1, 2 * kGiB - blank}, {2, 2 * kGiB - blank}, {3, 4 * kGiB - blank}, {4, 4 * kGiB - blank}}));
     }
   }
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "hal/checks.h"
 #include "hal/cts/suite.h"
 #include "os/shared_memory.h"
@@ -55,6 +57,16 @@ TEST_F(Buffers, AreCountedInGranules) {
     held.push_back(*buffer);
   }
   FAIL() << "more buffers than granules";
+}
+
+TEST_F(Buffers, FreshOnesAreZeroWhereTheCapsSaySo) {
+  if (!device().caps().fresh_memory_is_zero) GTEST_SKIP() << "the device promises nothing; executors fill it";
+  auto lane = queue();
+  // So large that no heap has it lying around.
+  const auto seen = contents<uint8_t>(*lane, *allocate(64 << 20));
+  // A sanitizer writes a pattern of its own to the first page.
+  const auto wrong = std::find_if(seen.begin() + 4096, seen.end(), [](uint8_t byte) { return byte != 0; });
+  EXPECT_EQ(wrong - seen.begin(), seen.end() - seen.begin());
 }
 
 TEST_F(Buffers, ViewsAreTheSameMemory) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hal/checks.h"
 #include "hal/fake/fake_device.h"
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "base/hash.h"
 #include "base/suggest.h"
 #include "base/units.h"
+#include "hal/checks.h"
 #include "hal/fake/fake_queue.h"
 #include "hal/fake/signatures.h"
 #include "os/clock.h"
@@ -94,12 +94,13 @@ uint64_t FakeLane::device_time_ns() const {
   return state_.with([](const State& state) { return state.device_time_ns; });
 }
 
-bool FakeLane::run_one() {
+bool FakeLane::run_one(const Faults& faults) {
   std::shared_ptr<FakeLane> after;
   uint64_t after_point = 0;
   const bool has_work = state_.with([&](State& state) {
     if (state.progress.failure) state.commands.clear();
     if (state.commands.empty()) return false;
+    if (state.commands.front().write_bytes >= faults.held_write_bytes) return false;
     after = state.commands.front().after;
     after_point = state.commands.front().after_point;
     return true;
@@ -147,6 +148,7 @@ Result<std::unique_ptr<Device>> FakeDevice::create(const DeviceOptions& options,
   for (auto& size : caps.max_group_sizes) size = 1024;
   caps.launch_offset = true;
   caps.unified_memory = true;
+  caps.fresh_memory_is_zero = faults->fresh_memory_is_zero;
   caps.overlap = Overlap::kNone;
   caps.fault_scope = FaultScope::kProcess;
   caps.timestamps = Timestamps::kDevice;
@@ -180,7 +182,7 @@ void FakeDevice::work() {
     bool changed = false;
     if (!faults_->is_stopped)
       for (const auto& lane : lanes)
-        if (const auto held = lane.lock(); held && !is_stopping_) changed |= held->run_one();
+        if (const auto held = lane.lock(); held && !is_stopping_) changed |= held->run_one(*faults_);
     if (!changed) wake_.wait(Duration::forever());
   }
 }
@@ -212,8 +214,7 @@ Result<std::shared_ptr<Buffer>> FakeDevice::allocate(uint64_t size_bytes) {
     give_back(bytes);
     return exhausted(fmt::format("buffer: this machine has no {} bytes", size_bytes));
   }
-  // What nobody wrote is nothing to rely on.
-  std::memset(memory, 0xcd, std::min<uint64_t>(bytes, kMiB));
+  std::memset(memory, caps_.fresh_memory_is_zero ? 0 : kPoison, bytes);
   return std::shared_ptr<Buffer>(new FakeBuffer(this, {memory, size_bytes}, true));
 }
 

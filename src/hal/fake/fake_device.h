@@ -69,6 +69,7 @@ class FakeProgram final : public Program {
 struct Command {
   std::function<Status()> work;
   bool is_launch = false;
+  uint64_t write_bytes = 0;         ///< of a write
   std::shared_ptr<FakeLane> after;  ///< starts only when this lane is at `after_point`
   uint64_t after_point = 0;
 };
@@ -89,7 +90,7 @@ class FakeLane {
   uint64_t device_time_ns() const;
 
   /// The worker: runs the first command if it may start; true if something changed.
-  bool run_one();
+  bool run_one(const Faults& faults);
   /// Signalled whenever something ended.
   const os::Event& ended() const { return ended_; }
 

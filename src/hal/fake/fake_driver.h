@@ -20,7 +20,14 @@ struct Faults {
   std::atomic<int64_t> copy_delay_ns{0};
   /// While true, the device starts nothing: what is submitted waits. Flush a queue after setting it back.
   std::atomic<bool> is_stopped{false};
+  /// Writes of at least this many bytes do not start, and so nothing behind them. Flush a queue after raising it.
+  std::atomic<uint64_t> held_write_bytes{std::numeric_limits<uint64_t>::max()};
+  /// Memory comes as zeros, and the caps of devices that are opened from now on say so; else it is full of kPoison.
+  std::atomic<bool> fresh_memory_is_zero{false};
 };
+
+/// What memory is full of before anyone wrote to it: as if it had been another's.
+constexpr uint8_t kPoison = 0xa5;
 
 /// A device in memory: one worker thread, which executes host versions of known kernels, in order per queue.
 ///

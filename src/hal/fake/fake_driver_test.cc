@@ -104,6 +104,36 @@ TEST(Fake, StopsAndGoesOnIfOrdered) {
   EXPECT_TRUE(queue->timeline().wait(*point, Duration::forever()).ok());
 }
 
+TEST(Fake, HoldsLargeWritesIfOrderedWhileOthersGoOn) {
+  World world;
+  world.faults->held_write_bytes = 64;
+  auto held = std::move(world.device->create_queue()).value(), other = std::move(world.device->create_queue()).value();
+  auto buffer = *world.device->allocate(64);
+  const std::vector<std::byte> bytes(64);
+  auto point = held->write(*buffer, 0, bytes);
+  EXPECT_TRUE(other->timeline().wait(*other->write(*buffer, 0, std::span(bytes).first(63)), Duration::forever()).ok());
+  EXPECT_EQ(*held->timeline().reached(), 0u);
+  world.faults->held_write_bytes = 65;
+  ASSERT_TRUE(held->flush().ok());
+  EXPECT_TRUE(held->timeline().wait(*point, Duration::forever()).ok());
+}
+
+TEST(Fake, GivesOutMemoryThatIsPoisonedOrZero) {
+  for (const bool is_zero : {false, true}) {
+    auto faults = std::make_shared<Faults>();
+    faults->fresh_memory_is_zero = is_zero;
+    auto driver = std::move(create_driver(faults)).value();
+    auto device = std::move(driver->open({})).value();
+    EXPECT_EQ(device->caps().fresh_memory_is_zero, is_zero);
+    auto queue = std::move(device->create_queue()).value();
+    auto buffer = *device->allocate(1 << 20);
+    std::vector<uint8_t> seen(1 << 20);
+    auto point = queue->read(*buffer, 0, std::as_writable_bytes(std::span(seen)));
+    ASSERT_TRUE(queue->timeline().wait(*point, Duration::forever()).ok());
+    EXPECT_EQ(seen, std::vector<uint8_t>(1 << 20, is_zero ? 0 : kPoison));
+  }
+}
+
 TEST(Fake, HangsUntilTheDeviceEnds) {
   World world;
   auto kernel = world.kernel("kernel void hang(void) {}", "hang");

@@ -46,20 +46,21 @@ Result<uint64_t> FakeQueue::submit(Command command) {
   return point;
 }
 
-Result<uint64_t> FakeQueue::submit_move(std::function<void()> move) {
+Result<uint64_t> FakeQueue::submit_move(std::function<void()> move, uint64_t write_bytes) {
   return submit({[&device = device_, move = std::move(move)]() -> Status {
                    if (const int64_t delay = device.faults().copy_delay_ns) device.stop().wait({delay});
                    move();
                    return {};
                  },
-                 false, nullptr, 0});
+                 false, write_bytes, nullptr, 0});
 }
 
 Result<uint64_t> FakeQueue::write(Buffer& target, uint64_t offset, std::span<const std::byte> source) {
   auto& buffer = static_cast<FakeBuffer&>(target);
   QUERN_TRY(check_range("write", buffer.size_bytes(), offset, source.size()));
   if (!buffer.writable()) return invalid("write: the buffer was imported read-only");
-  return submit_move([to = buffer.data() + offset, source] { std::memcpy(to, source.data(), source.size()); });
+  return submit_move([to = buffer.data() + offset, source] { std::memcpy(to, source.data(), source.size()); },
+                     source.size());
 }
 
 Result<uint64_t> FakeQueue::read(Buffer& source, uint64_t offset, std::span<std::byte> target) {
@@ -120,7 +121,7 @@ Result<uint64_t> FakeQueue::launch(const Launch& launch) {
     if (left == 1) return Error{ErrorCode::kFaulted, fmt::format("kernel {}: fails by order of a test", entry.name)};
     return host({entry, std::move(values), offset, global, local, device.stop()});
   };
-  return submit({std::move(work), true, nullptr, 0});
+  return submit({std::move(work), true, 0, nullptr, 0});
 }
 
 Status FakeQueue::wait_for(Queue& other, uint64_t point) {
@@ -133,7 +134,7 @@ Status FakeQueue::wait_for(Queue& other, uint64_t point) {
   if (point == 0 || point > theirs.submitted)
     return invalid(fmt::format("timeline: point {} was never submitted; the last is {}", point, theirs.submitted));
   // A command of its own if one is waited for already: each waits for one lane.
-  if (after_) QUERN_TRY(submit({[]() -> Status { return {}; }, false, nullptr, 0}));
+  if (after_) QUERN_TRY(submit({[]() -> Status { return {}; }, false, 0, nullptr, 0}));
   after_ = std::move(lane);
   after_point_ = point;
   return {};

@@ -46,8 +46,8 @@ class FakeQueue final : public Queue {
 
  private:
   Result<uint64_t> submit(Command command);
-  /// A command that moves bytes, slowed down if the faults say so.
-  Result<uint64_t> submit_move(std::function<void()> move);
+  /// A command that moves bytes, slowed down if the faults say so; `write_bytes`: those that come from the host.
+  Result<uint64_t> submit_move(std::function<void()> move, uint64_t write_bytes = 0);
 
   // Constant after construction.
   FakeDevice& device_;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hal/checks.h"
 #include "hal/opencl/opencl_device.h"
 
 #include <fmt/format.h>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/units.h"
+#include "hal/checks.h"
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/opencl_program.h"
@@ -76,6 +76,9 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   caps.launch_offset = true;
   // An integrated GPU shares memory too, but its caches need map and unmap around each use: it copies.
   caps.unified_memory = is_cpu && device_number<cl_bool>(api, id, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
+  // There buffers are memory of ours: pages that the system hands to a process are zero, and what the heap gives out
+  // again was this process's. Of a device's own memory no version of OpenCL promises anything.
+  caps.fresh_memory_is_zero = caps.unified_memory;
   caps.partitions = has_partitions(api, id);
   // A CPU device is its cores: the system runs kernels of several processes beside each other there, and PoCL those
   // of several queues on its workers. Of a GPU OpenCL only promises queues.
@@ -173,8 +176,7 @@ Result<std::shared_ptr<Buffer>> OpenclDevice::view(const std::shared_ptr<Buffer>
   cl_int code = CL_SUCCESS;
   Handle<cl_mem> object(api_.CreateSubBuffer(whole->object(), 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &code),
                         api_.ReleaseMemObject);
-  if (code != CL_SUCCESS)
-    return cl_error(code, fmt::format("view of {} bytes on device {}", size_bytes, caps_.name));
+  if (code != CL_SUCCESS) return cl_error(code, fmt::format("view of {} bytes on device {}", size_bytes, caps_.name));
   return std::shared_ptr<Buffer>(
       std::make_shared<OpenclBuffer>(*this, std::move(object), std::move(whole), origin, ++buffers_made_, size_bytes));
 }

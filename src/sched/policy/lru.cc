@@ -3,10 +3,8 @@
 
 namespace quern::sched {
 
-std::optional<Eviction::Victim> LruEviction::choose(const Ledger& ledger) const {
-  if (!ledger.idle_objects().empty()) return ledger.idle_objects().begin()->second;
-  if (!ledger.idle_contexts().empty()) return ledger.idle_contexts().begin()->second;
-  return std::nullopt;
+int64_t LruEviction::rank(const Piece& piece, int64_t) const {
+  return piece.kind == Scheduler::Entry::Kind::kContext ? 1 : 0;
 }
 
 }  // namespace quern::sched

@@ -4,10 +4,10 @@
 
 namespace quern::sched {
 
-/// The object that was not used for longest; contexts, which take longest to come back, only when no object is left.
+/// What was not used for longest; contexts, which take longest to come back, only when nothing else is left.
 class LruEviction final : public Eviction {
  public:
-  std::optional<Victim> choose(const Ledger& ledger) const override;
+  int64_t rank(const Piece& piece, int64_t floor) const override;
 };
 
 }  // namespace quern::sched

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "sched/policy/cost.h"
 #include "sched/policy/exclusive.h"
 #include "sched/policy/fifo.h"
 #include "sched/policy/kaas.h"
 #include "sched/policy/lru.h"
 #include "sched/policy/sticky.h"
+#include "sched/policy/two_lists.h"
 #include "sched/policy/vtime.h"
 
 namespace quern::sched {
@@ -31,17 +33,40 @@ constexpr PolicyRow<Placement> kPlacements[] = {
 };
 
 constexpr PolicyRow<Eviction> kEvictions[] = {
+    {"cost", "supported", make<Eviction, CostEviction>},
     {"lru", "supported", make<Eviction, LruEviction>},
+    {"two-lists", "experimental", make<Eviction, TwoListsEviction>},
+};
+
+template <Setup::Share share, bool overlap, bool prefetch>
+std::unique_ptr<Setup> make_setup_of() {
+  return std::make_unique<Setup>(Setup{share, overlap, prefetch});
+}
+constexpr PolicyRow<Setup> kSetups[] = {
+    {"parallel", "supported", make_setup_of<Setup::Share::kDomain, true, true>},
+    {"in-turn", "supported", make_setup_of<Setup::Share::kDomain, false, false>},
+    {"unshared", "experimental", make_setup_of<Setup::Share::kNobody, true, false>},
+    {"sage", "experimental", make_setup_of<Setup::Share::kFunction, true, false>},
+    {"serial", "experimental", make_setup_of<Setup::Share::kNobody, false, false>},
+};
+
+constexpr PolicyRow<Exit> kExits[] = {
+    {"staged", "supported", make<Exit, StagedExit>},
+    {"fixed", "supported", make<Exit, FixedExit>},
+    {"never", "supported", make<Exit, NeverExit>},
+    {"at-once", "experimental", make<Exit, AtOnceExit>},
 };
 
 struct Preset {
-  std::string_view name, fairness, placement, eviction;
+  std::string_view name, fairness, placement, eviction, setup, exit;
 };
 constexpr Preset kPresets[] = {
-    {"quern", "vtime", "sticky", "lru"},
-    {"fifo", "fifo", "fifo", "lru"},
-    {"exclusive", "fifo", "exclusive", "lru"},
-    {"kaas", "kaas", "fifo", "lru"},
+    {"quern", "vtime", "sticky", "cost", "parallel", "staged"},
+    {"fifo", "fifo", "fifo", "lru", "in-turn", "never"},
+    {"exclusive", "fifo", "exclusive", "lru", "in-turn", "never"},
+    {"kaas", "kaas", "fifo", "two-lists", "in-turn", "never"},
+    {"serial", "fifo", "fifo", "lru", "serial", "at-once"},
+    {"sage", "fifo", "sticky", "lru", "sage", "fixed"},
 };
 
 template <class P>
@@ -55,6 +80,8 @@ const PolicyRow<P>* find(std::span<const PolicyRow<P>> rows, std::string_view na
 std::span<const PolicyRow<Fairness>> fairnesses() { return kFairnesses; }
 std::span<const PolicyRow<Placement>> placements() { return kPlacements; }
 std::span<const PolicyRow<Eviction>> evictions() { return kEvictions; }
+std::span<const PolicyRow<Setup>> setups() { return kSetups; }
+std::span<const PolicyRow<Exit>> exits() { return kExits; }
 
 std::unique_ptr<Fairness> make_fairness(std::string_view name) {
   const auto* row = find(fairnesses(), name);
@@ -68,14 +95,25 @@ std::unique_ptr<Eviction> make_eviction(std::string_view name) {
   const auto* row = find(evictions(), name);
   return row ? row->make() : nullptr;
 }
+std::unique_ptr<Setup> make_setup(std::string_view name) {
+  const auto* row = find(setups(), name);
+  return row ? row->make() : nullptr;
+}
+std::unique_ptr<Exit> make_exit(std::string_view name) {
+  const auto* row = find(exits(), name);
+  return row ? row->make() : nullptr;
+}
 bool has_fairness(std::string_view name) { return find(fairnesses(), name) != nullptr; }
 bool has_placement(std::string_view name) { return find(placements(), name) != nullptr; }
 bool has_eviction(std::string_view name) { return find(evictions(), name) != nullptr; }
+bool has_setup(std::string_view name) { return find(setups(), name) != nullptr; }
+bool has_exit(std::string_view name) { return find(exits(), name) != nullptr; }
 
 std::optional<Policy> preset(std::string_view name) {
   for (const Preset& one : kPresets)
     if (one.name == name)
-      return Policy{std::string(one.fairness), std::string(one.placement), std::string(one.eviction)};
+      return Policy{std::string(one.fairness), std::string(one.placement), std::string(one.eviction),
+                    std::string(one.setup), std::string(one.exit)};
   return std::nullopt;
 }
 

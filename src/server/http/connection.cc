@@ -238,21 +238,31 @@ Task<Connection::Then> Connection::serve() {
         413));
   const bool is_put = route_.endpoint == Endpoint::kFunction && head_.method == Method::kPut;
   const bool is_patch = route_.endpoint == Endpoint::kFunction && head_.method == Method::kPatch;
-  if ((is_put || is_patch || route_.endpoint == Endpoint::kInfer) && !head_.content_length)
+  const bool is_upload = route_.endpoint == Endpoint::kObjects && head_.method == Method::kPut;
+  if ((is_put || is_patch || is_upload || route_.endpoint == Endpoint::kInfer) && !head_.content_length)
     co_return co_await answer_failure(Failure(invalid("header Content-Length: missing"), 411));
   if (route_.endpoint == Endpoint::kInfer) co_return co_await infer(*tenant);
   if (is_put) co_return co_await deploy(*tenant);
   if (is_patch) co_return co_await change(*tenant);
+  if (is_upload) co_return co_await put_object(*tenant);
+  if (route_.endpoint == Endpoint::kObjects) co_return co_await list_objects(*tenant);
+  if (route_.endpoint == Endpoint::kObject && head_.method == Method::kDelete)
+    co_return co_await remove_object(*tenant);
+  if (route_.endpoint == Endpoint::kObject) co_return co_await send_object(*tenant);
   if (route_.endpoint == Endpoint::kRequests) co_return co_await list_requests(*tenant);
-  if (route_.endpoint == Endpoint::kRequest) co_return co_await cancel_request(*tenant);
+  if (route_.endpoint == Endpoint::kRequest && head_.method == Method::kDelete)
+    co_return co_await cancel_request(*tenant);
+  if (route_.endpoint == Endpoint::kRequest) co_return co_await tell_why(*tenant);
+  if (route_.endpoint == Endpoint::kMemory) co_return co_await show_memory(*tenant);
+  if (route_.endpoint == Endpoint::kKeep) co_return co_await keep_function(*tenant);
   co_return co_await answer_now_or_fail(tenant);
 }
 
 Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tenant) {
-  Answer answer = answer_now(front_, tenant, head_.method, route_);
-  if (auto* failure = std::get_if<Failure>(&answer)) co_return co_await answer_failure(std::move(*failure));
-  const auto& json = std::get<JsonAnswer>(answer);
-  co_return co_await answer_json(json.status, json.json, {});
+  Answer given = answer_now(front_, tenant, head_.method, route_);
+  if (auto* failure = std::get_if<Failure>(&given)) co_return co_await answer_failure(std::move(*failure));
+  const auto& json = std::get<JsonAnswer>(given);
+  co_return co_await answer_json(json.status, json.json);
 }
 
 Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) {
@@ -330,23 +340,30 @@ void Connection::end_head(bool closes) {
 
 // What was not read of the request has to leave the stream before the next head can be read. Little is thrown away;
 // for much, and from a caller that waits for "100 Continue" and may send its body or not, the connection ends.
-Task<Connection::Then> Connection::answer_json(int status, std::string_view json, std::string_view header_lines) {
+Task<Connection::Then> Connection::answer(int status, std::string_view content_type, std::string_view body,
+                                          std::string_view header_lines) {
+  is_written_ = false;
   if (request_id_.empty()) request_id_ = front_.make_id();
   const bool is_drained = unread_ <= kMostDrained && !awaits_continue_;
   const bool closes = !keeps_alive() || !is_drained;
-  begin_head(status, "application/json", json.size());
+  begin_head(status, content_type, body.size());
   answer_head_ += header_lines;
   end_head(closes);
   from_.clear();
   from_.push_back(asio::buffer(answer_head_));
-  if (!is_head_) from_.push_back(asio::buffer(json));
+  if (!is_head_) from_.push_back(asio::buffer(body));
   // What is in the buffer is in the socket: reading it now saves the caller's next request a turn.
   const uint64_t here = std::min<uint64_t>(unread_, filled_ - taken_);
   if (!closes && unread_ == here && co_await discard(here) != Io::kOk) co_return Then::kClose;
   if (co_await write_all(from_) != Io::kOk) co_return Then::kClose;
+  is_written_ = true;
   if (!closes) co_return co_await discard(unread_) == Io::kOk ? Then::kNext : Then::kClose;
   co_await linger();
   co_return Then::kClose;
+}
+
+Task<Connection::Then> Connection::answer_json(int status, std::string_view json, std::string_view header_lines) {
+  co_return co_await answer(status, "application/json", json, header_lines);
 }
 
 Task<Connection::Then> Connection::answer_failure(Failure failure) {

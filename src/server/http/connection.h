@@ -89,8 +89,9 @@ class Connection {
   Task<Io> write_all(std::span<asio::const_buffer> from);
   Task<Io> discard(uint64_t bytes);
   Task<Io> send_continue();
-  /// Writes an answer without binary tensors, and leaves the stream at the next request where it can.
-  Task<Then> answer_json(int status, std::string_view json, std::string_view header_lines);
+  /// Writes an answer that is in one piece, and leaves the stream at the next request where it can.
+  Task<Then> answer(int status, std::string_view content_type, std::string_view body, std::string_view header_lines);
+  Task<Then> answer_json(int status, std::string_view json, std::string_view header_lines = {});
   Task<Then> answer_failure(Failure failure);
   Task<Then> failed_read(Io how);
   Task<> linger();
@@ -100,12 +101,16 @@ class Connection {
   bool keeps_alive() const;
   void arm(Duration limit);
   void disarm();
+  /// What the daemon hands over in a callback: `ask` gets that.
+  template <class T, class Ask>
+  Task<T> asked(Ask ask);
 
   // infer.cc
   Task<Then> infer(const daemon::Tenant& tenant);
   Task<Io> read_json(uint64_t length);
-  std::optional<Failure> prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function,
-                                      uint64_t binary_length);
+  std::optional<Failure> parse_call(const daemon::Function& function, uint64_t binary_length);
+  Task<Status> open_inputs(const daemon::Tenant& tenant);
+  std::optional<Failure> prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function);
   Task<Then> answer_call(const daemon::Function& function, Time asked);
   Task<Then> deploy(const daemon::Tenant& tenant);
   Task<Then> change(const daemon::Tenant& tenant);
@@ -113,6 +118,16 @@ class Connection {
   // requests.cc
   Task<Then> list_requests(const daemon::Tenant& tenant);
   Task<Then> cancel_request(const daemon::Tenant& tenant);
+  // views.cc
+  Task<Then> tell_why(const daemon::Tenant& tenant);
+  Task<Then> show_memory(const daemon::Tenant& tenant);
+  Task<Then> keep_function(const daemon::Tenant& tenant);
+
+  // objects.cc
+  Task<Then> put_object(const daemon::Tenant& tenant);
+  Task<Then> list_objects(const daemon::Tenant& tenant);
+  Task<Then> send_object(const daemon::Tenant& tenant);
+  Task<Then> remove_object(const daemon::Tenant& tenant);
 
   // Constant after construction.
   Shard& shard_;
@@ -150,14 +165,27 @@ class Connection {
   std::vector<asio::mutable_buffer> into_;
   std::vector<asio::const_buffer> from_;
   std::string answer_head_, answer_json_;
+  bool is_written_ = false;  ///< the last answer, all of it
 
-  // The call at hand; the daemon's callback writes `call_`, or what else was asked for, before it posts.
+  // The call at hand; the daemon's callback writes `call_` before it posts.
   std::unique_ptr<daemon::Call> call_;
-  std::optional<Result<daemon::Deployed>> deployed_;
-  std::optional<Result<std::vector<daemon::RequestStatus>>> listed_;
-  Status cancelled_;
   bool is_calling_ = false, has_gone_ = false;
   Signal done_;
 };
+
+template <class T, class Ask>
+Task<T> Connection::asked(Ask ask) {
+  std::optional<T> got;
+  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
+  ask([this, &got](T handed) {
+    // Once it is posted, this connection may be gone before `post` returns; the shard waits for the count.
+    Shard& shard = shard_;
+    got = std::move(handed);
+    asio::post(shard.io, [this] { done_.set(); });
+    shard.callbacks.fetch_sub(1, std::memory_order_release);
+  });
+  co_await done_.wait();
+  co_return *std::move(got);
+}
 
 }  // namespace quern::server

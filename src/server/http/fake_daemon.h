@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "daemon/daemon.h"
+#include "daemon/story.h"
 #include "os/event.h"
 #include "os/guarded.h"
 
@@ -19,7 +21,7 @@ namespace quern::server {
 /// input i to output i. With `holds` set, a call waits for `release` or a cancel.
 class FakeDaemon : public daemon::Daemon {
  public:
-  FakeDaemon() : held_event_(*os::Event::create()) {
+  FakeDaemon() : held_event_(*os::Event::create()), unread_event_(*os::Event::create()) {
     tenant_.name = "default";
     other_.name = "other";
     add("echo", {{"x", Dtype::kFp32}}, {{"y", Dtype::kFp32}});
@@ -28,7 +30,8 @@ class FakeDaemon : public daemon::Daemon {
   }
 
   // Set before the server starts.
-  std::string key;  ///< "" takes everyone
+  std::string key;        ///< "" takes everyone
+  std::string other_key;  ///< of a second tenant; "": there is none
   bool ready = true;
   std::optional<Error> refusal;     ///< of `admits`
   std::optional<Error> call_error;  ///< how calls end
@@ -44,10 +47,13 @@ class FakeDaemon : public daemon::Daemon {
     auto held = held_.with([](auto& calls) { return std::exchange(calls, {}); });
     for (auto& [id, call] : held) finish(std::move(call.first), call.second);
   }
+  /// Waits until an object that was sent came back.
+  bool wait_unread() { return unread_event_.wait(Duration::seconds(20)) && unread_event_.drain(); }
 
   void stop(Duration) override {}
   Result<const daemon::Tenant*> authenticate(std::string_view given) const override {
     if (given == key) return &tenant_;
+    if (!other_key.empty() && given == other_key) return &other_;
     return denied("key: unknown");
   }
   Result<daemon::FunctionRef> find(const daemon::Tenant&, std::string_view name,
@@ -99,10 +105,11 @@ class FakeDaemon : public daemon::Daemon {
     *retry_after = Duration::millis(2500);
     return *refusal;
   }
-  Result<std::unique_ptr<daemon::Call>> prepare(const daemon::Tenant&, const daemon::FunctionRef& function,
-                                                const CallSpec& spec, const daemon::CallOptions&) override {
+  Result<std::unique_ptr<daemon::Call>> prepare(const daemon::Tenant& tenant, const daemon::FunctionRef& function,
+                                                const CallSpec& spec, const daemon::CallOptions& options) override {
     QUERN_TRY(Binding binding, bind(function->manifest, spec));
     auto call = std::make_unique<FakeCall>();
+    call->tenant = tenant.name;
     call->id = "c" + std::to_string(++calls_);
     const auto give = [&](std::string name, Dtype dtype, Shape shape) {
       uint64_t size = size_of(dtype);
@@ -110,9 +117,22 @@ class FakeDaemon : public daemon::Daemon {
       call->memory.push_back(std::make_unique<Bytes>(size));
       return daemon::CallTensor{std::move(name), dtype, std::move(shape), *call->memory.back()};
     };
-    for (const TensorSpec& input : spec.inputs) call->inputs.push_back(give(input.name, input.dtype, input.shape));
-    for (const BufferDecl& buffer : function->manifest.buffers)
-      if (buffer.role == Role::kOutput) call->outputs.push_back(give(buffer.name, buffer.dtype, {binding.dims[0]}));
+    for (const TensorSpec& input : spec.inputs) {
+      call->inputs.push_back(give(input.name, input.dtype, input.shape));
+      if (options.objects.empty() || !options.objects[call->inputs.size() - 1]) continue;
+      const daemon::ObjectRef& object = options.objects[call->inputs.size() - 1];
+      if (object->bytes.size() != call->inputs.back().bytes.size())
+        return invalid("input " + input.name + ": object " + object->id + " has another size");
+      *call->memory.back() = Bytes(object->bytes.begin(), object->bytes.end());
+    }
+    for (const BufferDecl& buffer : function->manifest.buffers) {
+      if (buffer.role != Role::kOutput) continue;
+      call->outputs.push_back(give(buffer.name, buffer.dtype, {binding.dims[0]}));
+      if (const auto kept = options.kept.find(buffer.name); kept != options.kept.end()) {
+        call->outputs.back().object = "lease-" + sha256(call->id + buffer.name).substr(0, 32);
+        call->outputs.back().lease = kept->second;
+      }
+    }
     return std::unique_ptr<daemon::Call>(std::move(call));
   }
   void submit(std::unique_ptr<daemon::Call> call, std::function<void(std::unique_ptr<daemon::Call>)> done) override {
@@ -148,14 +168,90 @@ class FakeDaemon : public daemon::Daemon {
     if (is_there) cancel(id);
     done(is_there ? Status() : Status(not_found("request " + id + ": has ended, or never was")));
   }
+  void why(const daemon::Tenant&, const std::string& id, std::function<void(Result<daemon::Story>)> done) override {
+    done(not_found("request " + id + ": is none of yours, or long gone"));
+  }
+  void memory(const daemon::Tenant&, std::function<void(Result<std::vector<daemon::MemoryPlace>>)> done) override {
+    daemon::MemoryPlace place;
+    place.name = "cpu0";
+    done(std::vector<daemon::MemoryPlace>{place});
+  }
+  Status keep(const daemon::Tenant& tenant, std::string_view name, KeepWarm, Duration) override {
+    QUERN_TRY(find(tenant, name, ""));
+    return {};
+  }
+  void put_object(const daemon::Tenant& tenant, daemon::Upload upload,
+                  std::function<void(Result<daemon::ObjectStatus>)> done) override {
+    const std::string id = sha256(upload.bytes());
+    store(tenant.name, id, upload.bytes());
+    done(daemon::ObjectStatus{id, upload.size_bytes, false, "then", {}});
+  }
+  void open_objects(const daemon::Tenant& tenant, std::vector<std::string> ids,
+                    std::function<void(Result<std::vector<daemon::ObjectRef>>)> done) override {
+    std::vector<daemon::ObjectRef> found;
+    for (const std::string& id : ids) {
+      found.push_back(find_object(tenant.name, id, false));
+      if (!found.back()) return done(no_object(id));
+    }
+    done(std::move(found));
+  }
+  void read_object(const daemon::Tenant& tenant, std::string id, bool keep,
+                   std::function<void(Result<daemon::ObjectRef>)> done) override {
+    const auto object = find_object(tenant.name, id, !keep && id.starts_with("lease-"));
+    done(object ? Result<daemon::ObjectRef>(object) : no_object(id));
+  }
+  void unread_object(const daemon::ObjectRef& object) override {
+    objects_.with([&](auto& objects) { objects[{tenant_.name, object->id}] = object; });
+    unread_event_.signal();
+  }
+  void remove_object(const daemon::Tenant& tenant, std::string id, std::function<void(Status)> done) override {
+    done(find_object(tenant.name, id, true) ? Status() : Status(no_object(id)));
+  }
+  void objects(const daemon::Tenant& tenant,
+               std::function<void(Result<std::vector<daemon::ObjectStatus>>)> done) override {
+    std::vector<daemon::ObjectStatus> list;
+    objects_.with([&](auto& objects) {
+      for (const auto& [key, object] : objects)
+        if (key.first == tenant.name)
+          list.push_back({key.second, object->bytes.size(), key.second.starts_with("lease-"), "then",
+                          Duration::micros(1'500'700)});
+    });
+    done(std::move(list));
+  }
+  void keep_outputs(daemon::Call& call) override {
+    for (const daemon::CallTensor& output : call.outputs)
+      if (!output.object.empty()) store(static_cast<FakeCall&>(call).tenant, output.object, output.bytes);
+  }
   void count_copied(uint64_t bytes) override { copied_ += bytes; }
 
  private:
   using Done = std::function<void(std::unique_ptr<daemon::Call>)>;
   struct FakeCall : daemon::Call {
+    std::string tenant;
     std::vector<std::unique_ptr<Bytes>> memory;
   };
+  struct FakeObject : daemon::Object {
+    Bytes memory;
+  };
   using Tensors = std::vector<std::pair<std::string, Dtype>>;
+
+  static Error no_object(const std::string& id) { return not_found("object " + id + ": you have none"); }
+  daemon::ObjectRef find_object(const std::string& tenant, const std::string& id, bool takes) {
+    return objects_.with([&](auto& objects) -> daemon::ObjectRef {
+      const auto it = objects.find({tenant, id});
+      if (it == objects.end()) return nullptr;
+      const daemon::ObjectRef object = it->second;
+      if (takes) objects.erase(it);
+      return object;
+    });
+  }
+  void store(const std::string& tenant, const std::string& id, std::span<const std::byte> bytes) {
+    auto object = std::make_shared<FakeObject>();
+    object->id = id;
+    object->memory.assign(bytes.begin(), bytes.end());
+    object->bytes = object->memory;
+    objects_.with([&](auto& objects) { objects[{tenant, id}] = std::move(object); });
+  }
 
   void finish(std::unique_ptr<daemon::Call> call, const Done& done) {
     if (call_error) {
@@ -203,8 +299,9 @@ class FakeDaemon : public daemon::Daemon {
 
   daemon::Tenant tenant_, other_;
   std::vector<daemon::FunctionRef> functions_;
-  os::Event held_event_;
+  os::Event held_event_, unread_event_;
   os::Guarded<std::map<std::string, std::pair<std::unique_ptr<daemon::Call>, Done>>> held_;
+  os::Guarded<std::map<std::pair<std::string, std::string>, daemon::ObjectRef>> objects_;  ///< by tenant and id
   std::atomic<uint64_t> copied_{0}, calls_{0};
 };
 

@@ -40,8 +40,13 @@ Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
 
   if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
   if (const Io io = co_await read_json(json_length); io != Io::kOk) co_return co_await failed_read(io);
-  if (auto failure = prepare_call(tenant, function, length - json_length))
+  if (auto failure = parse_call(*function, length - json_length))
     co_return co_await answer_failure(*std::move(failure));
+  if (request_.names_objects()) {
+    const Status opened = co_await open_inputs(tenant);
+    if (!opened.ok()) co_return co_await answer_failure(Failure(opened.error()));
+  }
+  if (auto failure = prepare_call(tenant, function)) co_return co_await answer_failure(*std::move(failure));
   Time now = os::now();
   front_.stages.parse.add(begun, now);
 
@@ -101,10 +106,7 @@ Task<Connection::Io> Connection::read_json(uint64_t length) {
   co_return Io::kOk;
 }
 
-// Leaves the call in call_ with its JSON tensors filled, and in into_ what is still to be read, in the order in which
-// it comes.
-std::optional<Failure> Connection::prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function,
-                                                uint64_t binary_length) {
+std::optional<Failure> Connection::parse_call(const daemon::Function& function, uint64_t binary_length) {
   if (Status status = parse_infer(json_, request_); !status.ok()) return Failure(std::move(status).error());
   uint64_t announced = 0;
   for (const InputSource& source : request_.sources) {
@@ -126,11 +128,33 @@ std::optional<Failure> Connection::prepare_call(const daemon::Tenant& tenant, co
                             announced, binary_length, *head_.content_length, json_.size())));
   }
   outputs_.clear();
-  for (const BufferDecl& buffer : function->manifest.buffers)
+  for (const BufferDecl& buffer : function.manifest.buffers)
     if (buffer.role == Role::kOutput) outputs_.push_back(&buffer);
   if (Status status = pick_outputs(request_, outputs_, picks_); !status.ok()) return Failure(std::move(status).error());
+  for (const OutputPick& pick : picks_)
+    if (pick.lease) request_.options.kept.emplace(outputs_[pick.index]->name, *pick.lease);
+  return std::nullopt;
+}
 
+// What inputs name, before the call is checked: a size can only be wrong once it is known.
+Task<Status> Connection::open_inputs(const daemon::Tenant& tenant) {
+  std::vector<std::string> ids;
+  for (const InputSource& source : request_.sources)
+    if (!source.object.empty()) ids.push_back(source.object);
+  auto opened = co_await asked<Result<std::vector<daemon::ObjectRef>>>(
+      [&](auto done) { front_.daemon.open_objects(tenant, std::move(ids), std::move(done)); });
+  if (!opened.ok()) co_return std::move(opened).error();
+  auto next = opened->begin();
+  for (const InputSource& source : request_.sources)
+    request_.options.objects.push_back(source.object.empty() ? nullptr : *next++);
+  co_return Status();
+}
+
+// Leaves the call in call_ with its JSON tensors filled, and in into_ what is still to be read, in the order in which
+// it comes.
+std::optional<Failure> Connection::prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function) {
   auto prepared = front_.daemon.prepare(tenant, function, request_.spec, request_.options);
+  request_.options.objects.clear();  // the call has them
   if (!prepared.ok()) return Failure(std::move(prepared).error());
   std::unique_ptr<daemon::Call> call = *std::move(prepared);
   request_id_ = call->id;
@@ -176,6 +200,8 @@ Task<Connection::Then> Connection::answer_call(const daemon::Function& function,
   answer_json_.clear();
   if (Status status = append_answer(answer_json_, function, request_, *call, picks_); !status.ok())
     co_return co_await answer_failure(Failure(std::move(status).error()));
+  // From here on the caller learns the ids of what stays.
+  if (!request_.options.kept.empty()) front_.daemon.keep_outputs(*call);
 
   uint64_t binary_bytes = 0;
   bool has_binary = false;
@@ -220,18 +246,11 @@ Task<Connection::Then> Connection::deploy(const daemon::Tenant& tenant) {
     if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
   }
   filled_ = taken_ = 0;
-  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
-  front_.daemon.deploy(tenant, route_.name, std::move(tar), [this](Result<daemon::Deployed> deployed) {
-    Shard& shard = shard_;
-    deployed_ = std::move(deployed);
-    asio::post(shard.io, [this] { done_.set(); });
-    shard.callbacks.fetch_sub(1, std::memory_order_release);
-  });
-  co_await done_.wait();
-  const Result<daemon::Deployed> deployed = *std::exchange(deployed_, std::nullopt);
+  const auto deployed = co_await asked<Result<daemon::Deployed>>(
+      [&](auto done) { front_.daemon.deploy(tenant, route_.name, std::move(tar), std::move(done)); });
   if (!deployed.ok()) co_return co_await answer_failure(Failure(deployed.error()));
-  const JsonAnswer answer = answer_deployed(*deployed);
-  co_return co_await answer_json(answer.status, answer.json, {});
+  const JsonAnswer told = answer_deployed(*deployed);
+  co_return co_await answer_json(told.status, told.json);
 }
 
 Task<Connection::Then> Connection::change(const daemon::Tenant& tenant) {
@@ -246,10 +265,10 @@ Task<Connection::Then> Connection::change(const daemon::Tenant& tenant) {
   asio::mutable_buffer rest(body.data(), body.size());
   if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
   filled_ = taken_ = 0;
-  Answer answer = answer_changed(front_, tenant, route_, body);
-  if (auto* failure = std::get_if<Failure>(&answer)) co_return co_await answer_failure(std::move(*failure));
-  const auto& json = std::get<JsonAnswer>(answer);
-  co_return co_await answer_json(json.status, json.json, {});
+  Answer told = answer_changed(front_, tenant, route_, body);
+  if (auto* failure = std::get_if<Failure>(&told)) co_return co_await answer_failure(std::move(*failure));
+  const auto& json = std::get<JsonAnswer>(told);
+  co_return co_await answer_json(json.status, json.json);
 }
 
 }  // namespace quern::server

@@ -9,9 +9,7 @@
 #include <charconv>
 #include <limits>
 
-#include "base/hash.h"
 #include "base/suggest.h"
-#include "server/error_map.h"
 #include "server/tensor_json.h"
 
 // A request is read in two passes over its text. The first one takes everything but the elements of `data`, which it
@@ -70,6 +68,15 @@ enum class Key : uint8_t { kNone, kId, kParameters, kInputs, kOutputs, kName, kD
 constexpr std::array<std::string_view, 9> kKeyNames = {"",     "id",       "parameters", "inputs", "outputs",
                                                        "name", "datatype", "shape",      "data"};
 
+// The parameters of an input and of an output, and what each is.
+struct TensorParameter {
+  std::string_view name, meaning;
+};
+constexpr std::array<TensorParameter, 2> kInputParameters = {
+    {{"binary_data_size", "a number of bytes"}, {"object", "the id of an object, a string"}}};
+constexpr std::array<TensorParameter, 3> kOutputParameters = {
+    {{"binary_data", "true or false"}, {"object", "true or false"}, {"lease", "a length of time, as \"60s\""}}};
+
 class RequestReader : public Events {
  public:
   explicit RequestReader(InferRequest& into) : request_(into) {}
@@ -115,8 +122,7 @@ class RequestReader : public Events {
       case At::kInputParameters:
         return enter(At::kInput);
       case At::kOutput:
-        if (request_.outputs.back().name.empty()) return bad(ec, "\"name\" is missing");
-        return enter(At::kOutputs);
+        return finish_output(ec) && enter(At::kOutputs);
       default:
         return enter(At::kOutput);
     }
@@ -183,6 +189,14 @@ class RequestReader : public Events {
         return true;
       case At::kParameters:
         return set_parameter(ec, std::string(text));
+      case At::kInputParameters:
+        if (parameter_ != "object") break;
+        if (text.empty()) return bad(ec, "object is empty; it is the id of an object");
+        request_.sources.back().object.assign(text);
+        return true;
+      case At::kOutputParameters:
+        if (parameter_ != "lease") break;
+        return set_lease(ec, text);
       case At::kInput:
         if (key_ == Key::kName) return set_name(ec, request_.spec.inputs.back().name, text);
         if (key_ == Key::kDatatype) return set_datatype(ec, text);
@@ -212,7 +226,7 @@ class RequestReader : public Events {
       case At::kParameters:
         return set_parameter(ec, value);
       case At::kInputParameters:
-        if (parameter_ != "binary_data_size") return unknown_parameter(ec, "binary_data_size");
+        if (parameter_ != "binary_data_size") return unexpected(ec, "a number");
         if (value < 0) return bad(ec, fmt::format("binary_data_size is {}; it is a number of bytes", value));
         request_.sources.back().binary_bytes = static_cast<uint64_t>(value);
         return true;
@@ -231,8 +245,6 @@ class RequestReader : public Events {
       std::from_chars(text.data(), text.data() + text.size(), value);
       return set_parameter(ec, value);
     }
-    if (at_ == At::kInputParameters && parameter_ != "binary_data_size")
-      return unknown_parameter(ec, "binary_data_size");
     return unexpected(ec, "a number that is not whole");
   }
   bool on_bool(bool value, Code& ec) {
@@ -242,9 +254,9 @@ class RequestReader : public Events {
       case At::kParameters:
         return set_parameter(ec, value);
       case At::kOutputParameters:
-        if (parameter_ != "binary_data") return unknown_parameter(ec, "binary_data");
-        request_.outputs.back().is_binary = value;
-        return true;
+        if (parameter_ == "binary_data") return request_.outputs.back().is_binary = value, true;
+        if (parameter_ == "object") return request_.outputs.back().stays = value, true;
+        return unexpected(ec, value ? "true" : "false");
       default:
         return unexpected(ec, value ? "true" : "false");
     }
@@ -294,9 +306,6 @@ class RequestReader : public Events {
   }
   bool bad(Code& ec, const std::string& text) { return stop(ec, invalid(place() + ": " + text)); }
   bool unexpected(Code& ec, std::string_view what) {
-    if (at_ == At::kInputParameters && parameter_ != "binary_data_size")
-      return unknown_parameter(ec, "binary_data_size");
-    if (at_ == At::kOutputParameters && parameter_ != "binary_data") return unknown_parameter(ec, "binary_data");
     switch (at_) {
       case At::kStart:
         return bad(ec, fmt::format("the JSON is {}; it must be an object", what));
@@ -310,9 +319,9 @@ class RequestReader : public Events {
       case At::kParameters:
         return bad(ec, fmt::format("{} is {}; it must be a number, true, false or a string", parameter_, what));
       case At::kInputParameters:
-        return bad(ec, fmt::format("binary_data_size is {}; it is a number of bytes", what));
+        return misused_parameter(ec, what, kInputParameters);
       case At::kOutputParameters:
-        return bad(ec, fmt::format("binary_data is {}; it is true or false", what));
+        return misused_parameter(ec, what, kOutputParameters);
       default:
         break;
     }
@@ -321,9 +330,24 @@ class RequestReader : public Events {
                                                                                                        : "an array";
     return bad(ec, fmt::format("\"{}\" is {}; it must be {}", kKeyNames[static_cast<size_t>(key_)], what, wanted));
   }
-  bool unknown_parameter(Code& ec, const std::string& known) {
-    return bad(ec, fmt::format("unknown parameter \"{}\"{}; the one there is here is {}", parameter_.substr(0, 64),
-                               did_you_mean(parameter_, std::span(&known, 1)), known));
+  // A parameter of a tensor that there is not, or that is something else than it must be.
+  bool misused_parameter(Code& ec, std::string_view what, std::span<const TensorParameter> known) {
+    std::vector<std::string> names;
+    for (const TensorParameter& one : known) {
+      if (one.name == parameter_) return bad(ec, fmt::format("{} is {}; it is {}", one.name, what, one.meaning));
+      names.emplace_back(one.name);
+    }
+    return bad(ec, fmt::format("unknown parameter \"{}\"{}; here there are {}", parameter_.substr(0, 64),
+                               did_you_mean(parameter_, names), fmt::join(names, ", ")));
+  }
+
+  bool set_lease(Code& ec, std::string_view text) {
+    const auto lease = parse_duration(text);
+    if (!lease.ok() || lease->ns <= 0 || *lease > daemon::kLongestLease)
+      return bad(ec, fmt::format("lease is '{}'; it is a length of time, as \"60s\", and at most {}",
+                                 text.substr(0, 64), to_string(daemon::kLongestLease)));
+    request_.outputs.back().lease = *lease;
+    return true;
   }
 
   bool set_name(Code& ec, std::string& name, std::string_view text) {
@@ -364,6 +388,12 @@ class RequestReader : public Events {
       request_.binary_data_output = *wanted;
       return true;
     }
+    if (parameter_ == "setup") {
+      const auto* wanted = std::get_if<bool>(&value);
+      if (!wanted) return bad(ec, "setup must be true or false");
+      request_.tells_setup = *wanted;
+      return true;
+    }
     if (request_.spec.parameters.size() >= kMostParameters) return bad(ec, "more parameters than any function has");
     if (!request_.spec.parameters.emplace(parameter_, std::move(value)).second)
       return bad(ec, fmt::format("{} is given twice", parameter_));
@@ -376,11 +406,12 @@ class RequestReader : public Events {
     const auto has = [&](Key key) { return (seen_ & 1u << static_cast<unsigned>(key)) != 0; };
     for (const Key key : {Key::kName, Key::kDatatype, Key::kShape})
       if (!has(key)) return bad(ec, fmt::format("\"{}\" is missing", kKeyNames[static_cast<size_t>(key)]));
-    if (source.binary_bytes) {
-      if (has(Key::kData)) return bad(ec, "both \"data\" and binary_data_size; give one");
-      return true;
-    }
-    if (!has(Key::kData)) return bad(ec, "no \"data\", and no binary_data_size in its parameters");
+    if (has(Key::kData) && source.binary_bytes) return bad(ec, "both \"data\" and binary_data_size; give one");
+    if (!source.object.empty() && (has(Key::kData) || source.binary_bytes))
+      return bad(ec,
+                 fmt::format("both object and {}; give one", source.binary_bytes ? "binary_data_size" : "\"data\""));
+    if (!source.is_json()) return true;
+    if (!has(Key::kData)) return bad(ec, "no \"data\", and neither binary_data_size nor object in its parameters");
     if (spec.dtype == Dtype::kFp16 || spec.dtype == Dtype::kBf16)
       return bad(ec, fmt::format("{} is taken as binary only; send binary_data_size and the bytes behind the JSON",
                                  protocol_name_of(spec.dtype)));
@@ -389,6 +420,14 @@ class RequestReader : public Events {
     if (*elements != source.data_elements)
       return bad(ec, fmt::format("data has {} elements, but shape {} has {}", source.data_elements,
                                  show_shape(spec.shape), *elements));
+    return true;
+  }
+
+  bool finish_output(Code& ec) {
+    const OutputWish& wish = request_.outputs.back();
+    if (wish.name.empty()) return bad(ec, "\"name\" is missing");
+    if (wish.lease && !wish.stays) return bad(ec, "a lease without \"object\": true; only what stays has one");
+    if (wish.stays && wish.is_binary.value_or(false)) return bad(ec, "both object and binary_data; give one");
     return true;
   }
 
@@ -477,7 +516,11 @@ Status run(std::string_view text, A&&... arguments) {
 }  // namespace
 
 bool InferRequest::has_json_data() const {
-  return std::any_of(sources.begin(), sources.end(), [](const InputSource& s) { return !s.binary_bytes; });
+  return std::any_of(sources.begin(), sources.end(), [](const InputSource& s) { return s.is_json(); });
+}
+
+bool InferRequest::names_objects() const {
+  return std::any_of(sources.begin(), sources.end(), [](const InputSource& s) { return !s.object.empty(); });
 }
 
 void InferRequest::clear() {
@@ -486,7 +529,7 @@ void InferRequest::clear() {
   spec.parameters.clear();
   sources.clear();
   options = {};
-  binary_data_output = selects_outputs = false;
+  binary_data_output = selects_outputs = tells_setup = false;
   outputs.clear();
 }
 
@@ -499,88 +542,11 @@ Status read_tensors(std::string_view text, const InferRequest& request, std::spa
   QUERN_CHECK(tensors.size() == request.spec.inputs.size(), "one tensor per input");
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorSpec& spec = request.spec.inputs[i];
-    if (request.sources[i].binary_bytes) continue;
+    if (!request.sources[i].is_json()) continue;
     QUERN_CHECK(tensors[i].bytes.size() == request.sources[i].data_elements * size_of(spec.dtype),
                 "input " + spec.name + ": the arena has another size than the request");
   }
   return run<DataReader>(text, request, tensors);
-}
-
-Status pick_outputs(const InferRequest& request, std::span<const BufferDecl* const> outputs,
-                    std::vector<OutputPick>& into) {
-  into.clear();
-  if (!request.selects_outputs) {
-    for (uint32_t i = 0; i < outputs.size(); ++i) into.push_back({i, request.binary_data_output});
-  }
-  for (const OutputWish& wish : request.outputs) {
-    const auto found =
-        std::find_if(outputs.begin(), outputs.end(), [&](auto* decl) { return decl->name == wish.name; });
-    if (found == outputs.end()) {
-      std::vector<std::string> known;
-      for (const BufferDecl* decl : outputs) known.push_back(decl->name);
-      return invalid(fmt::format("output {}: the function has none of this name{}", wish.name.substr(0, 64),
-                                 did_you_mean(wish.name, known)));
-    }
-    const auto index = static_cast<uint32_t>(found - outputs.begin());
-    if (std::any_of(into.begin(), into.end(), [&](const OutputPick& pick) { return pick.index == index; }))
-      return invalid(fmt::format("output {}: asked for twice", wish.name));
-    into.push_back({index, wish.is_binary.value_or(request.binary_data_output)});
-  }
-  for (const OutputPick& pick : into) {
-    const BufferDecl& decl = *outputs[pick.index];
-    if (!pick.is_binary && (decl.dtype == Dtype::kFp16 || decl.dtype == Dtype::kBf16))
-      return invalid(fmt::format("output {}: {} is sent as binary only; ask for binary (\"binary_data\": true)",
-                                 decl.name, protocol_name_of(decl.dtype)));
-  }
-  return {};
-}
-
-Status append_answer(std::string& out, const daemon::Function& function, const InferRequest& request,
-                     const daemon::Call& call, std::span<const OutputPick> picks) {
-  const auto number = [&](auto value) {
-    char text[24];
-    out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
-  };
-  out += "{\"model_name\":\"";
-  out += function.name;
-  out += "\",\"model_version\":\"";
-  out += short_version(function.version);
-  out += '"';
-  if (request.id) {
-    out += ",\"id\":";
-    append_json_string(out, *request.id);
-  }
-  out += ",\"parameters\":{";
-  for (size_t i = 0; i < call.rounds.size(); ++i) {
-    out += i > 0 ? ",\"" : "\"";
-    out += call.rounds[i].first;
-    out += "\":";
-    number(call.rounds[i].second);
-  }
-  out += "},\"outputs\":[";
-  for (size_t i = 0; i < picks.size(); ++i) {
-    const daemon::CallTensor& tensor = call.outputs[picks[i].index];
-    out += i > 0 ? ",{\"name\":\"" : "{\"name\":\"";
-    out += tensor.name;
-    out += "\",\"datatype\":\"";
-    out += protocol_name_of(tensor.dtype);
-    out += "\",\"shape\":[";
-    for (size_t d = 0; d < tensor.shape.size(); ++d) {
-      if (d > 0) out += ',';
-      number(tensor.shape[d]);
-    }
-    if (picks[i].is_binary) {
-      out += "],\"parameters\":{\"binary_data_size\":";
-      number(tensor.bytes.size());
-      out += "}}";
-    } else {
-      out += "],\"data\":";
-      QUERN_TRY(append_tensor(out, tensor.name, tensor.dtype, tensor.bytes));
-      out += '}';
-    }
-  }
-  out += "]}";
-  return {};
 }
 
 }  // namespace quern::server

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 #include "daemon/daemon.h"
 #include "function/plan.h"
 
@@ -15,15 +16,20 @@
 /// over buffers: no socket, no daemon.
 namespace quern::server {
 
-/// Where the elements of an input are: in the JSON, or behind it.
+/// Where the elements of an input are: in the JSON, behind it, or on the server.
 struct InputSource {
-  std::optional<uint64_t> binary_bytes;  ///< `binary_data_size`; nothing: `data`
+  std::optional<uint64_t> binary_bytes;  ///< `binary_data_size`
+  std::string object;                    ///< the id of the object that it is
   uint64_t data_elements = 0;            ///< numbers and booleans in `data`
+
+  bool is_json() const { return !binary_bytes && object.empty(); }
 };
 
 struct OutputWish {
   std::string name;
   std::optional<bool> is_binary;  ///< `binary_data`; nothing: as `binary_data_output` says
+  bool stays = false;             ///< `object`: it stays on the server
+  std::optional<Duration> lease;  ///< for how long
 };
 
 /// A request as its JSON says it; checked in itself, not yet against a function.
@@ -33,10 +39,12 @@ struct InferRequest {
   std::vector<InputSource> sources;  ///< one per spec.inputs
   daemon::CallOptions options;
   bool binary_data_output = false;
+  bool tells_setup = false;      ///< what had to be brought for it comes with the answer
   bool selects_outputs = false;  ///< `outputs` was there
   std::vector<OutputWish> outputs;
 
   bool has_json_data() const;
+  bool names_objects() const;
   void clear();
 };
 
@@ -51,6 +59,7 @@ Status read_tensors(std::string_view json, const InferRequest& request, std::spa
 struct OutputPick {
   uint32_t index = 0;
   bool is_binary = false;
+  std::optional<Duration> lease = {};  ///< it stays as an object: the answer has its id in place of its elements
 };
 
 /// Which outputs the caller gets, in its order. `outputs` are the function's, in the order of the manifest.

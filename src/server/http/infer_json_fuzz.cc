@@ -14,7 +14,7 @@ void fuzz_one(std::span<const std::byte> input) {
   memory.reserve(request.spec.inputs.size());
   for (size_t i = 0; i < request.spec.inputs.size(); ++i) {
     const TensorSpec& spec = request.spec.inputs[i];
-    memory.emplace_back(request.sources[i].binary_bytes ? 0 : request.sources[i].data_elements * size_of(spec.dtype));
+    memory.emplace_back(request.sources[i].is_json() ? request.sources[i].data_elements * size_of(spec.dtype) : 0);
     tensors.push_back({spec.name, spec.dtype, spec.shape, memory.back()});
   }
   if (!server::read_tensors(json, request, tensors).ok()) return;
@@ -39,6 +39,8 @@ FuzzPlan fuzz_plan() {
       R"({"name":"z","shape":[2],"datatype":"BOOL","data":[true,0]}]})",
       R"({"inputs":[{"name":"x","shape":[4],"datatype":"FP16","parameters":{"binary_data_size":8}}],)"
       R"("outputs":[{"name":"y","parameters":{"binary_data":true}}],"parameters":{"timeout":5,"priority":1,"n":4}})",
+      R"({"inputs":[{"name":"x","shape":[4],"datatype":"BF16","parameters":{"object":"lease-0123"}}],)"
+      R"("outputs":[{"name":"y","parameters":{"object":true,"lease":"1.5s"}}]})",
       R"({"inputs":[],"parameters":{"a":"\u00e9\n","b":1e-3,"c":false,"binary_data_output":true}})",
   };
   plan.words = {"\"data\":",
@@ -54,6 +56,8 @@ FuzzPlan fuzz_plan() {
                 "null",
                 "18446744073709551616",
                 "\"parameters\":",
+                "\"object\":",
+                "\"lease\":",
                 "\"datatype\":\"UINT8\"",
                 "\\ud800",
                 "\xff"};

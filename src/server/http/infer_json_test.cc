@@ -46,6 +46,54 @@ TEST(InferJson, Whole) {
   EXPECT_TRUE(request.has_json_data());
 }
 
+TEST(InferJson, ObjectsInAndOut) {
+  InferRequest request;
+  ASSERT_TRUE(parse_infer(R"({"inputs":[{"name":"x","shape":[2],"datatype":"FP16","parameters":{"object":"ab"}}],
+    "outputs":[{"name":"y","parameters":{"object":true,"lease":"90s"}},{"name":"z","parameters":{"object":true}},
+               {"name":"w","parameters":{"object":false}}]})",
+                          request)
+                  .ok());
+  EXPECT_EQ(request.sources[0].object, "ab");
+  EXPECT_TRUE(request.names_objects());
+  EXPECT_FALSE(request.has_json_data());
+  ASSERT_EQ(request.outputs.size(), 3u);
+  EXPECT_TRUE(request.outputs[0].stays);
+  EXPECT_EQ(request.outputs[0].lease, Duration::seconds(90));
+  EXPECT_TRUE(request.outputs[1].stays && !request.outputs[1].lease);
+  EXPECT_FALSE(request.outputs[2].stays);
+  ASSERT_TRUE(parse_infer(with_input(R"(,"data":[1,2])"), request).ok());
+  EXPECT_FALSE(request.names_objects()) << "what one request named is not the next one's";
+
+  // The picks: a lease of its own, the usual one, and none; fp16 needs no binary where it stays.
+  std::vector<BufferDecl> decls(2);
+  decls[0].name = "y";
+  decls[0].dtype = Dtype::kFp16;
+  decls[1].name = "z";
+  const std::vector<const BufferDecl*> outputs = {&decls[0], &decls[1]};
+  std::vector<OutputPick> picks;
+  ASSERT_TRUE(
+      parse_infer(R"({"inputs":[],"outputs":[{"name":"z"},{"name":"y","parameters":{"object":true}}]})", request).ok());
+  ASSERT_TRUE(pick_outputs(request, outputs, picks).ok());
+  EXPECT_EQ(picks[1].lease, daemon::kUsualLease);
+  EXPECT_FALSE(picks[0].lease.has_value());
+
+  daemon::Function function;
+  function.name = "f";
+  function.version = std::string(64, '0');
+  daemon::Call call;
+  std::vector<float> z = {1};
+  Bytes y(4);
+  call.outputs.push_back({"y", Dtype::kFp16, {2}, y, "lease-1", Duration::seconds(60)});
+  call.outputs.push_back({"z", Dtype::kFp32, {1}, std::as_writable_bytes(std::span(z))});
+  std::string out;
+  ASSERT_TRUE(append_answer(out, function, request, call, picks).ok());
+  EXPECT_EQ(
+      out,
+      R"({"model_name":"f","model_version":"000000000000","parameters":{},"outputs":[)"
+      R"({"name":"z","datatype":"FP32","shape":[1],"data":[1.0]},)"
+      R"({"name":"y","datatype":"FP16","shape":[2],"parameters":{"object":"lease-1","bytes":4,"expires_in":"1m"}}]})");
+}
+
 TEST(InferJson, Mistakes) {
   const std::string data = R"(,"data":[1,2])";
   ASSERT_EQ(mistake(with_input(data)), "");
@@ -76,6 +124,23 @@ TEST(InferJson, Mistakes) {
       {with_input(data + R"(,"parameters":{"binary_data_size":8})"), "both"},
       {with_input(R"(,"parameters":{"binary_data_size":-1})"), "number of bytes"},
       {with_input(R"(,"parameters":{"shared_memory_region":"a"})"), "unknown parameter \"shared_memory_region\""},
+      {with_input(R"(,"parameters":{"objekt":"a"})"),
+       "did you mean 'object'?; here there are binary_data_size, object"},
+      {with_input(R"(,"parameters":{"object":5})"), "object is a number; it is the id of an object"},
+      {with_input(R"(,"parameters":{"object":true})"), "object is true; it is the id of an object"},
+      {with_input(R"(,"parameters":{"object":""})"), "object is empty"},
+      {with_input(R"(,"parameters":{"binary_data_size":"8"})"), "binary_data_size is a string; it is a number"},
+      {with_input(data + R"(,"parameters":{"object":"a"})"), "both object and \"data\""},
+      {with_input(R"(,"parameters":{"object":"a","binary_data_size":8})"), "both object and binary_data_size"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"object":"a"}}]})",
+       "object is a string; it is true or false"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"lease":"60s"}}]})", "a lease without"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"object":true,"lease":60}}]})", "lease is a number"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"object":true,"lease":"soon"}}]})", "lease is 'soon'"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"object":true,"lease":"0s"}}]})", "lease is '0s'"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"object":true,"lease":"2h"}}]})", "at most 1h"},
+      {R"({"inputs":[],"outputs":[{"name":"y","parameters":{"object":true,"binary_data":true}}]})",
+       "both object and binary_data"},
       {R"({"inputs":[{"name":"x","shape":[2],"datatype":"FP31","data":[1,2]}]})", "did you mean 'FP3"},
       {R"({"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","data":[1,2]}]})", "BYTES is not taken"},
       {R"({"inputs":[{"name":"x","shape":[2],"datatype":"FP16","data":[1,2]}]})", "binary only"},

@@ -24,34 +24,21 @@ json::object request_json(const daemon::RequestStatus& request) {
 }  // namespace
 
 Task<Connection::Then> Connection::list_requests(const daemon::Tenant& tenant) {
-  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
-  front_.daemon.requests(tenant, [this](Result<std::vector<daemon::RequestStatus>> list) {
-    Shard& shard = shard_;
-    listed_ = std::move(list);
-    asio::post(shard.io, [this] { done_.set(); });
-    shard.callbacks.fetch_sub(1, std::memory_order_release);
-  });
-  co_await done_.wait();
-  const auto listed = *std::exchange(listed_, std::nullopt);
+  const auto listed = co_await asked<Result<std::vector<daemon::RequestStatus>>>(
+      [&](auto done) { front_.daemon.requests(tenant, std::move(done)); });
   if (!listed.ok()) co_return co_await answer_failure(Failure(listed.error()));
   json::array list;
   for (const daemon::RequestStatus& request : *listed) list.push_back(request_json(request));
   const std::string text = json::serialize(json::object{{"requests", std::move(list)}});
-  co_return co_await answer_json(200, text, {});
+  co_return co_await answer_json(200, text);
 }
 
 Task<Connection::Then> Connection::cancel_request(const daemon::Tenant& tenant) {
-  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
-  front_.daemon.cancel(tenant, route_.name, [this](Status cancelled) {
-    Shard& shard = shard_;
-    cancelled_ = std::move(cancelled);
-    asio::post(shard.io, [this] { done_.set(); });
-    shard.callbacks.fetch_sub(1, std::memory_order_release);
-  });
-  co_await done_.wait();
-  if (!cancelled_.ok()) co_return co_await answer_failure(Failure(cancelled_.error()));
+  const auto cancelled =
+      co_await asked<Status>([&](auto done) { front_.daemon.cancel(tenant, route_.name, std::move(done)); });
+  if (!cancelled.ok()) co_return co_await answer_failure(Failure(cancelled.error()));
   const std::string text = json::serialize(json::object{{"cancelled", route_.name}});
-  co_return co_await answer_json(202, text, {});
+  co_return co_await answer_json(202, text);
 }
 
 }  // namespace quern::server

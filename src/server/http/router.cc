@@ -24,6 +24,16 @@ std::string_view path_of(std::string_view target) {
   return target;
 }
 
+// Whether one of the pairs behind the ? is this one.
+bool has_query(std::string_view target, std::string_view wanted) {
+  target = target.substr(0, target.find('#'));
+  for (size_t at = target.find('?'); at != std::string_view::npos; at = target.find('&', at)) {
+    ++at;
+    if (target.substr(at, target.find('&', at) - at) == wanted) return true;
+  }
+  return false;
+}
+
 int digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -45,15 +55,16 @@ bool decode(std::string_view text, std::string& into) {
 }
 
 Failure unknown_path(std::string_view path) {
-  std::vector<std::string> known = {"/v2",          "/v2/health/live", "/v2/health/ready", "/v1/functions",
-                                    "/v1/requests", "/v1/devices",     "/v1/counters"};
+  std::vector<std::string> known = {"/v2",           "/v2/health/live", "/v2/health/ready",
+                                    "/v1/functions", "/v1/requests",    "/v1/objects",
+                                    "/v1/devices",   "/v1/counters",    "/v1/memory"};
   // With the caller's own name in the place of NAME, so that only what is mistyped differs.
   const size_t a = path.find('/', 1);
   const size_t b = a == std::string_view::npos ? a : path.find('/', a + 1);
   if (b != std::string_view::npos) {
     const std::string name(path.substr(b + 1, path.find('/', b + 1) - b - 1));
     for (const char* rest : {"", "/ready", "/infer"}) known.push_back("/v2/models/" + name + rest);
-    for (const char* rest : {"", "/history", "/rollback"}) known.push_back("/v1/functions/" + name + rest);
+    for (const char* rest : {"", "/history", "/rollback", "/keep"}) known.push_back("/v1/functions/" + name + rest);
   }
   return Failure(not_found(fmt::format("path {}: there is none{}", path.substr(0, 128), did_you_mean(path, known))));
 }
@@ -64,7 +75,11 @@ std::optional<Failure> allow(Method method, std::string_view path, Endpoint endp
   bool fits = reads;
   if (endpoint == Endpoint::kInfer) allowed = "POST", fits = method == Method::kPost;
   if (endpoint == Endpoint::kRollback) allowed = "POST", fits = method == Method::kPost;
-  if (endpoint == Endpoint::kRequest) allowed = "DELETE", fits = method == Method::kDelete;
+  if (endpoint == Endpoint::kKeep)
+    allowed = "POST, DELETE", fits = method == Method::kPost || method == Method::kDelete;
+  if (endpoint == Endpoint::kRequest) allowed = "GET, HEAD, DELETE", fits = reads || method == Method::kDelete;
+  if (endpoint == Endpoint::kObjects) allowed = "GET, HEAD, PUT", fits = reads || method == Method::kPut;
+  if (endpoint == Endpoint::kObject) allowed = "GET, HEAD, DELETE", fits = reads || method == Method::kDelete;
   if (endpoint == Endpoint::kFunction)
     allowed = "GET, HEAD, PUT, PATCH, DELETE",
     fits = reads || method == Method::kPut || method == Method::kPatch || method == Method::kDelete;
@@ -82,6 +97,7 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
   const std::string_view path = path_of(target);
   into.name.clear();
   into.version.clear();
+  into.keeps = false;
   if (!path.starts_with('/')) return unknown_path(path);
   std::array<std::string_view, kMostSegments> parts;
   size_t count = 0;
@@ -111,7 +127,14 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
       if (!decode(parts[2], into.name)) return malformed();
       return found(Endpoint::kRequest);
     }
+    if (count == 2 && is(1, "objects")) return found(Endpoint::kObjects);
+    if (count == 3 && is(1, "objects")) {
+      if (!decode(parts[2], into.name)) return malformed();
+      into.keeps = has_query(target, "keep=true");
+      return found(Endpoint::kObject);
+    }
     if (count == 2 && is(1, "devices")) return found(Endpoint::kDevices);
+    if (count == 2 && is(1, "memory")) return found(Endpoint::kMemory);
     if (count == 2 && is(1, "counters")) return found(Endpoint::kCounters);
   }
   const bool is_model = is(0, "v2") && is(1, "models"), is_function = is(0, "v1") && is(1, "functions");
@@ -136,6 +159,7 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     if (count == 3) return found(Endpoint::kFunction);
     if (count == 4 && is(3, "history")) return found(Endpoint::kHistory);
     if (count == 4 && is(3, "rollback")) return found(Endpoint::kRollback);
+    if (count == 4 && is(3, "keep")) return found(Endpoint::kKeep);
     return unknown_path(path);
   }
   if (rest == count) return found(Endpoint::kModel);

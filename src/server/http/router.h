@@ -20,22 +20,27 @@ enum class Endpoint : uint8_t {
   kFunction,    ///< /v1/functions/NAME
   kHistory,     ///< …/history
   kRollback,    ///< …/rollback
+  kKeep,        ///< …/keep
   kRequests,    ///< /v1/requests
   kRequest,     ///< /v1/requests/ID
+  kObjects,     ///< /v1/objects
+  kObject,      ///< /v1/objects/ID
+  kMemory,      ///< /v1/memory
   kDevices,     ///< /v1/devices
   kCounters,    ///< /v1/counters
 };
 
 struct Route {
   Endpoint endpoint = Endpoint::kServer;
-  std::string name, version;  ///< of a function; version "" is the current one. Or the id of a request
+  std::string name, version;  ///< of a function; version "" is the current one. Or the id of a request or an object
+  bool keeps = false;         ///< of an object: `?keep=true`
 };
 
 /// Whether the path asks for no key: health does not.
 bool is_open_to_all(std::string_view target);
 
-/// The endpoint of a target: percent-decoded, `name@version` taken apart, the query ignored. not_found with "did you
-/// mean", or 405 with what is allowed.
+/// The endpoint of a target: percent-decoded, `name@version` taken apart, a query that says nothing to us ignored.
+/// not_found with "did you mean", or 405 with what is allowed.
 std::optional<Failure> find_route(Method method, std::string_view target, Route& into);
 
 }  // namespace quern::server

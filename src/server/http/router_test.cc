@@ -31,6 +31,10 @@ TEST(Router, Paths) {
       {Method::kGet, "/v1/functions/", Endpoint::kFunctions, "", ""},
       {Method::kGet, "/v1/requests", Endpoint::kRequests, "", ""},
       {Method::kDelete, "/v1/requests/a%2D7", Endpoint::kRequest, "a-7", ""},
+      {Method::kPut, "/v1/objects", Endpoint::kObjects, "", ""},
+      {Method::kGet, "/v1/objects/", Endpoint::kObjects, "", ""},
+      {Method::kGet, "/v1/objects/lease%2Da?keep=true", Endpoint::kObject, "lease-a", ""},
+      {Method::kDelete, "/v1/objects/a@b", Endpoint::kObject, "a@b", ""},
   };
   for (const Case& c : cases) {
     Route route;
@@ -39,6 +43,20 @@ TEST(Router, Paths) {
     EXPECT_EQ(route.endpoint, c.endpoint) << c.target;
     EXPECT_EQ(route.name, c.name) << c.target;
     EXPECT_EQ(route.version, c.version) << c.target;
+  }
+}
+
+TEST(Router, KeepIsRead) {
+  for (const auto& [target, keeps] : std::vector<std::pair<std::string, bool>>{{"/v1/objects/a", false},
+                                                                               {"/v1/objects/a?keep=true", true},
+                                                                               {"/v1/objects/a?x=1&keep=true#f", true},
+                                                                               {"/v1/objects/a?keep=false", false},
+                                                                               {"/v1/objects/a?keep=true1", false},
+                                                                               {"/v1/objects/a?xkeep=true", false},
+                                                                               {"/v1/objects/a#?keep=true", false}}) {
+    Route route;
+    EXPECT_FALSE(find_route(Method::kGet, target, route)) << target;
+    EXPECT_EQ(route.keeps, keeps) << target;
   }
 }
 
@@ -61,6 +79,8 @@ TEST(Router, Refused) {
       {"/v1/functions/a/b", 404},
       {"/v1/requests/a", 405},
       {"/v1/requests/a/b", 404},
+      {"/v1/objects/a/b", 404},
+      {"/v1/objects/%", 400},
   };
   for (const auto& [target, status] : cases) {
     Route route;

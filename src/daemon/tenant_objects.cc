@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/tenant_objects.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "daemon/deployer.h"
+#include "os/clock.h"
+#include "os/log.h"
+
+namespace quern::daemon {
+namespace {
+
+constexpr std::string_view kLeasePrefix = "lease-";
+constexpr size_t kLeaseDigits = 32, kHashDigits = 64;
+// What the smallest object costs.
+constexpr uint64_t kPage = 4096;
+
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+bool is_lease_id(std::string_view id) { return id.starts_with(kLeasePrefix); }
+
+// The same text for what is not there, what is another's, and what can be no id: a name tells nothing.
+Error no_object(std::string_view id) {
+  if (is_lease_id(id))
+    return not_found(
+        fmt::format("object {}: you have none; it was read or removed, or its lease is over", id.substr(0, 80)));
+  return not_found(fmt::format("object {}: you have none; put it first", id.substr(0, 80)));
+}
+
+}  // namespace
+
+Result<Upload> Upload::create(uint64_t size_bytes) {
+  Upload upload;
+  upload.size_bytes = size_bytes;
+  // Executors map no memory of 0 bytes.
+  const uint64_t size = std::max<uint64_t>(size_bytes, 1);
+  QUERN_TRY(upload.fd, os::create_shared_memory("quern-object", size));
+  QUERN_TRY(upload.memory, os::map(upload.fd, size, true));
+  return upload;
+}
+
+ipc::Block block_of(std::shared_ptr<const MappedObject> object) {
+  const MappedObject& one = *object;
+  return ipc::Block::borrow(one.segment, one.offset, one.bytes.size(), std::move(object));
+}
+
+TenantObjects::TenantObjects(Deployer& deployer, std::vector<int> cores, ObjectLimits limits)
+    : deployer_(deployer),
+      cores_(std::move(cores)),
+      limits_(limits),
+      seed_(sha256(fmt::format("leases {} {} {}", os::wall_time(), os::now().ns, getpid()))) {}
+
+TenantObjects::~TenantObjects() { stop(); }
+
+void TenantObjects::start() {
+  for (int i = 0; i < kThreads; ++i)
+    threads_.emplace_back(fmt::format("objects{}", i), [this] {
+      if (!cores_.empty()) (void)os::pin_to(cores_);
+      work();
+    });
+}
+
+void TenantObjects::stop() {
+  for (const Job& job : jobs_.close()) job(true);
+  threads_.clear();  // joins
+}
+
+void TenantObjects::work() {
+  while (auto job = jobs_.pop()) (*job)(false);
+}
+
+template <class Done, class Work>
+void TenantObjects::hand_over(Done done, Work work) {
+  Job job = [done, work](bool is_stopping) {
+    if (is_stopping) return done(unavailable("the server is stopping; retry elsewhere or later"));
+    done(work());
+  };
+  if (!jobs_.push(std::move(job))) done(exhausted("too many objects are being stored or read; retry later"));
+}
+
+void TenantObjects::put(const std::string& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) {
+  // Shared, for a job can be copied and an upload cannot.
+  const auto shared = std::make_shared<Upload>(std::move(upload));
+  hand_over(std::move(done), [this, tenant, shared]() -> Result<ObjectStatus> {
+    const uint64_t removals_before = removals();
+    QUERN_TRY(std::string hash, deployer_.put_object(tenant, shared->bytes()));
+    ObjectStatus status;
+    status.id = hash;
+    status.bytes = shared->size_bytes;
+    shared->memory = {};  // who may write is gone before it is sealed
+    auto sealed = os::seal(shared->fd, os::Sealed::kNobodyWrites);
+    auto object = sealed.ok() ? adopt(tenant, hash, std::move(shared->fd), status.bytes)
+                              : Result<StoredRef>(std::move(sealed).error());
+    // It is stored: that it is not in memory as well costs the first call that names it some time.
+    if (object.ok())
+      remember(*std::move(object), removals_before);
+    else
+      os::log_warning("object {}: is not kept in memory: {}", hash, object.error().text);
+    trim();
+    return status;
+  });
+}
+
+void TenantObjects::open(const std::string& tenant, std::vector<std::string> ids, Time now,
+                         std::function<void(Result<std::vector<ObjectRef>>)> done) {
+  sweep(now);
+  std::vector<ObjectRef> found;
+  bool is_all = true;
+  for (const std::string& id : ids) {
+    auto object = find(tenant, id, false, now);
+    if (!object.ok()) return done(std::move(object).error());
+    is_all = is_all && *object;
+    found.push_back(*std::move(object));
+  }
+  trim();
+  if (is_all) return done(std::move(found));
+  hand_over(std::move(done), [this, tenant, ids = std::move(ids), found]() -> Result<std::vector<ObjectRef>> {
+    std::vector<ObjectRef> all = found;
+    for (size_t i = 0; i < ids.size(); ++i)
+      if (!all[i]) {
+        QUERN_TRY(all[i], load(tenant, ids[i]));
+      }
+    return all;
+  });
+}
+
+void TenantObjects::read(const std::string& tenant, std::string id, bool keep, Time now,
+                         std::function<void(Result<ObjectRef>)> done) {
+  sweep(now);
+  auto object = find(tenant, id, !keep, now);
+  trim();
+  if (!object.ok() || *object) return done(std::move(object));
+  hand_over(std::move(done), [this, tenant, id = std::move(id)] { return load(tenant, id); });
+}
+
+void TenantObjects::unread(const ObjectRef& object, Time now) {
+  const auto lease = std::dynamic_pointer_cast<const Lease>(object);
+  if (!lease || lease->expires <= now) return;
+  tables_.with([&](Tables& tables) {
+    tables.leases.emplace(lease->id, std::const_pointer_cast<Lease>(lease));
+    tables.ends.emplace(lease->expires.ns, lease->id);
+    next_end_ = tables.ends.begin()->first;
+  });
+}
+
+void TenantObjects::remove(const std::string& tenant, std::string id, Time now, std::function<void(Status)> done) {
+  sweep(now);
+  if (is_lease_id(id)) {
+    const LeaseRef lease = find_lease(tenant, id, true, now);
+    return done(lease ? Status() : Status(no_object(id)));
+  }
+  if (!is_hex(id, kHashDigits)) return done(no_object(id));
+  hand_over(std::move(done), [this, tenant, id = std::move(id)]() -> Status {
+    QUERN_TRY(deployer_.drop_object(tenant, id));
+    const StoredRef dropped = tables_.with([&](Tables& tables) -> StoredRef {
+      ++tables.removals;
+      auto node = tables.stored.extract({tenant, id});
+      return node ? std::move(node.mapped().object) : nullptr;
+    });
+    return {};
+  });
+}
+
+void TenantObjects::list(const std::string& tenant, Time now,
+                         std::function<void(Result<std::vector<ObjectStatus>>)> done) {
+  sweep(now);
+  std::vector<ObjectStatus> leases;
+  tables_.with([&](Tables& tables) {
+    for (const auto& [end, id] : tables.ends) {
+      const Lease& lease = *tables.leases.at(id);
+      if (lease.tenant != tenant) continue;
+      leases.push_back({id, lease.bytes.size(), true, "", lease.expires - now});
+    }
+  });
+  hand_over(std::move(done), [this, tenant, leases = std::move(leases)]() -> Result<std::vector<ObjectStatus>> {
+    QUERN_TRY(const auto stored, deployer_.list_objects(tenant));
+    std::vector<ObjectStatus> all;
+    for (const TenantObject& one : stored) all.push_back({one.hash, one.bytes, false, one.created_at, {}});
+    all.insert(all.end(), leases.begin(), leases.end());
+    return all;
+  });
+}
+
+Result<LeaseRef> TenantObjects::reserve(const std::string& tenant, std::shared_ptr<const ipc::Block> output,
+                                        Duration lease, Time now) {
+  sweep(now);
+  auto made = std::make_shared<Lease>();
+  made->id =
+      std::string(kLeasePrefix) + sha256(fmt::format("{} {}", seed_, next_lease_.fetch_add(1))).substr(0, kLeaseDigits);
+  made->tenant = tenant;
+  QUERN_TRY(made->segment, output->reader());
+  made->offset = output->offset();
+  made->bytes = made->segment->mapping.bytes().subspan(output->offset(), output->size());
+  made->output = std::move(output);
+  made->lease = lease;
+  QUERN_TRY(tables_.with([&](Tables& tables) -> Status {
+    auto& taken = tables.places[tenant];
+    if (!taken) taken = std::make_shared<std::atomic<uint32_t>>(0);
+    // Those that ask wait for the lock, so that nobody comes between; those that give back may, and do no harm.
+    if (taken->load() >= limits_.leases)
+      return exhausted(fmt::format("tenant {}: has {} leased objects, the most there may be; read or remove some",
+                                   tenant, limits_.leases));
+    ++*taken;
+    made->place = std::shared_ptr<void>(nullptr, [taken](void*) { --*taken; });
+    return {};
+  }));
+  return made;
+}
+
+void TenantObjects::keep(LeaseRef lease, Time now) {
+  lease->expires = now + lease->lease;
+  tables_.with([&](Tables& tables) {
+    tables.ends.emplace(lease->expires.ns, lease->id);
+    tables.leases.emplace(lease->id, lease);
+    next_end_ = tables.ends.begin()->first;
+  });
+}
+
+void TenantObjects::sweep(Time now) {
+  if (now.ns < next_end_.load(std::memory_order_relaxed)) return;
+  std::vector<LeaseRef> dropped;  // outside the lock
+  tables_.with([&](Tables& tables) {
+    while (!tables.ends.empty() && tables.ends.begin()->first <= now.ns) {
+      const auto lease = tables.leases.find(tables.ends.begin()->second);
+      dropped.push_back(lease->second);
+      erase_lease(tables, lease);
+    }
+  });
+}
+
+void TenantObjects::erase_lease(Tables& tables, std::map<std::string, LeaseRef>::iterator lease) {
+  tables.ends.erase({lease->second->expires.ns, lease->first});
+  tables.leases.erase(lease);
+  next_end_ = tables.ends.empty() ? Time::never().ns : tables.ends.begin()->first;
+}
+
+LeaseRef TenantObjects::find_lease(const std::string& tenant, const std::string& id, bool takes, Time now) {
+  return tables_.with([&](Tables& tables) -> LeaseRef {
+    const auto it = tables.leases.find(id);
+    if (it == tables.leases.end() || it->second->tenant != tenant || it->second->expires <= now) return nullptr;
+    LeaseRef lease = it->second;
+    if (takes) erase_lease(tables, it);
+    return lease;
+  });
+}
+
+Result<ObjectRef> TenantObjects::find(const std::string& tenant, const std::string& id, bool takes, Time now) {
+  if (is_lease_id(id)) {
+    const LeaseRef lease = find_lease(tenant, id, takes, now);
+    return lease ? Result<ObjectRef>(lease) : no_object(id);
+  }
+  if (!is_hex(id, kHashDigits)) return no_object(id);
+  return ObjectRef(find_stored(tenant, id));
+}
+
+TenantObjects::StoredRef TenantObjects::find_stored(const std::string& tenant, const std::string& hash) {
+  return tables_.with([&](Tables& tables) -> StoredRef {
+    const auto it = tables.stored.find({tenant, hash});
+    if (it == tables.stored.end()) return nullptr;
+    it->second.used = ++tables.uses;
+    return it->second.object;
+  });
+}
+
+Result<ObjectRef> TenantObjects::load(const std::string& tenant, const std::string& hash) {
+  // Others may have asked for it just before.
+  if (const StoredRef here = find_stored(tenant, hash)) return ObjectRef(here);
+  const uint64_t removals_before = removals();
+  QUERN_TRY(Bytes bytes, deployer_.get_object(tenant, hash));
+  const uint64_t size = bytes.size();
+  if (bytes.empty()) bytes.resize(1);
+  QUERN_TRY(os::Fd fd, os::immutable_copy("quern-object", bytes));
+  copied_bytes_ += size;
+  QUERN_TRY(StoredRef object, adopt(tenant, hash, std::move(fd), size));
+  return ObjectRef(remember(std::move(object), removals_before));
+}
+
+Result<TenantObjects::StoredRef> TenantObjects::adopt(const std::string& tenant, const std::string& hash, os::Fd fd,
+                                                      uint64_t size_bytes) {
+  auto object = std::make_shared<MappedObject>();
+  object->id = hash;
+  object->tenant = tenant;
+  QUERN_TRY(object->segment, ipc::adopt_segment(std::move(fd), std::max<uint64_t>(size_bytes, 1)));
+  object->bytes = object->segment->mapping.bytes().first(size_bytes);
+  return StoredRef(std::move(object));
+}
+
+TenantObjects::StoredRef TenantObjects::remember(StoredRef object, uint64_t removals_before) {
+  // What is given up goes with `object`, outside the lock.
+  return tables_.with([&](Tables& tables) -> StoredRef {
+    // It may be the one that was removed: whoever has it may use it, but nobody finds it any more.
+    if (tables.removals != removals_before) return object;
+    Stored& stored = tables.stored[{object->tenant, object->id}];
+    if (!stored.object) stored.object = object;
+    stored.used = ++tables.uses;
+    return stored.object;
+  });
+}
+
+void TenantObjects::trim() {
+  std::vector<StoredRef> dropped;  // outside the lock
+  const auto is_idle = [](const Stored& stored) { return stored.object.use_count() == 1; };
+  const auto cost = [](const Stored& stored) { return round_up(stored.object->bytes.size(), kPage); };
+  tables_.with([&](Tables& tables) {
+    uint64_t bytes = 0;
+    size_t count = 0;
+    for (const auto& [key, stored] : tables.stored)
+      if (is_idle(stored)) bytes += cost(stored), ++count;
+    while (count > 1 && (bytes > limits_.idle_bytes || count > limits_.idle)) {
+      auto oldest = tables.stored.end();
+      for (auto it = tables.stored.begin(); it != tables.stored.end(); ++it)
+        if (is_idle(it->second) && (oldest == tables.stored.end() || it->second.used < oldest->second.used))
+          oldest = it;
+      bytes -= cost(oldest->second);
+      --count;
+      dropped.push_back(std::move(oldest->second.object));
+      tables.stored.erase(oldest);
+    }
+  });
+}
+
+uint64_t TenantObjects::removals() const {
+  return tables_.with([](const Tables& tables) { return tables.removals; });
+}
+
+}  // namespace quern::daemon

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "base/units.h"
+#include "daemon/daemon.h"
+#include "ipc/arena.h"
+#include "os/guarded.h"
+#include "os/thread.h"
+#include "os/work_queue.h"
+
+namespace quern::daemon {
+
+class Deployer;
+
+/// An object as executors map it, read-only: all of a segment of its own, or the piece that an output has.
+struct MappedObject : Object {
+  std::string tenant;
+  std::shared_ptr<ipc::Segment> segment;
+  uint64_t offset = 0;
+};
+
+/// What an input that is this object is bound to; keeps it.
+ipc::Block block_of(std::shared_ptr<const MappedObject> object);
+
+/// An output that stays where the device wrote it. Its memory is the arena's of its domain, and goes back to no other.
+struct Lease final : MappedObject {
+  std::shared_ptr<const ipc::Block> output;
+  std::shared_ptr<void> place;  ///< among its tenant's leases: free again when nobody holds this any more
+  Duration lease;
+  Time expires = Time::never();
+};
+using LeaseRef = std::shared_ptr<Lease>;
+
+struct ObjectLimits {
+  /// Stored objects in memory that no call uses, the latest used; one alone may be larger.
+  uint64_t idle_bytes = 256 * kMiB;
+  size_t idle = 256;       ///< and so many: each has a descriptor
+  uint32_t leases = 1024;  ///< of a tenant
+};
+
+/// The objects of all tenants: those they put, which the deployer stores and which are brought into memory for calls,
+/// and outputs of calls under a lease, which only memory has and a restart forgets.
+///
+/// Any thread. What needs the disk happens on threads of its own, at most kMostWaiting at a time; the rest at once. A
+/// lease has no timer: whatever is asked of this looks for those that are over, and so does every call (`sweep`).
+class TenantObjects {
+ public:
+  /// `cores`: where its threads run; empty: anywhere. The deployer outlives this.
+  TenantObjects(Deployer& deployer, std::vector<int> cores, ObjectLimits limits = {});
+  ~TenantObjects();
+
+  void start();
+  /// What waits is answered unavailable.
+  void stop();
+
+  // See Daemon. `now` decides which leases are over.
+  void put(const std::string& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done);
+  void open(const std::string& tenant, std::vector<std::string> ids, Time now,
+            std::function<void(Result<std::vector<ObjectRef>>)> done);
+  void read(const std::string& tenant, std::string id, bool keep, Time now,
+            std::function<void(Result<ObjectRef>)> done);
+  void unread(const ObjectRef& object, Time now);
+  void remove(const std::string& tenant, std::string id, Time now, std::function<void(Status)> done);
+  void list(const std::string& tenant, Time now, std::function<void(Result<std::vector<ObjectStatus>>)> done);
+
+  /// A lease that has its id and its place, but is not there yet. kExhausted if the tenant has as many as it may.
+  Result<LeaseRef> reserve(const std::string& tenant, std::shared_ptr<const ipc::Block> output, Duration lease,
+                           Time now);
+  /// It is there, and its time runs.
+  void keep(LeaseRef lease, Time now);
+  /// Lets go of leases that are over. Costs next to nothing while there are none.
+  void sweep(Time now);
+
+  /// Of objects that came from the disk: on their way into memory that executors can map.
+  uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  using StoredRef = std::shared_ptr<const MappedObject>;
+  struct Stored {
+    StoredRef object;
+    uint64_t used = 0;  ///< the higher, the later
+  };
+  struct Tables {
+    std::map<std::pair<std::string, std::string>, Stored> stored;          ///< in memory, by tenant and hash
+    std::map<std::string, LeaseRef> leases;                                ///< by id
+    std::set<std::pair<int64_t, std::string>> ends;                        ///< of leases: when, and which
+    std::map<std::string, std::shared_ptr<std::atomic<uint32_t>>> places;  ///< leases by tenant
+    uint64_t uses = 0;
+    uint64_t removals = 0;  ///< what was read before one may be gone
+  };
+  using Job = std::function<void(bool is_stopping)>;
+
+  void work();
+  template <class Done, class Work>
+  void hand_over(Done done, Work work);
+  /// Null: it may be on disk. `takes`: a lease is off the table.
+  Result<ObjectRef> find(const std::string& tenant, const std::string& id, bool takes, Time now);
+  LeaseRef find_lease(const std::string& tenant, const std::string& id, bool takes, Time now);
+  StoredRef find_stored(const std::string& tenant, const std::string& hash);
+  void erase_lease(Tables& tables, std::map<std::string, LeaseRef>::iterator lease);
+  Result<ObjectRef> load(const std::string& tenant, const std::string& hash);
+  Result<StoredRef> adopt(const std::string& tenant, const std::string& hash, os::Fd fd, uint64_t size_bytes);
+  /// The one that is in memory from now on. `removals_before`: it was read or stored.
+  StoredRef remember(StoredRef object, uint64_t removals_before);
+  void trim();
+  uint64_t removals() const;
+
+  static constexpr size_t kMostWaiting = 256;
+  static constexpr int kThreads = 2;
+
+  // Constant after construction.
+  Deployer& deployer_;
+  const std::vector<int> cores_;
+  const ObjectLimits limits_;
+  const std::string seed_;  ///< of the ids of leases
+  // Any thread.
+  std::atomic<uint64_t> next_lease_{1};
+  std::atomic<uint64_t> copied_bytes_{0};
+  std::atomic<int64_t> next_end_{Time::never().ns};
+  os::WorkQueue<Job> jobs_{kMostWaiting};
+  os::Guarded<Tables> tables_;
+  std::vector<os::Thread> threads_;
+};
+
+}  // namespace quern::daemon

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/json/parse.hpp>
+
+#include "main/command.h"
+#include "main/remote.h"
+
+namespace quern::main {
+namespace {
+
+namespace json = boost::json;
+
+// What a server of ours sends; one that sends something else is told so.
+Status print(const std::string& text) try {
+  for (const json::value& line : json::parse(text).at("sentences").as_array())
+    fmt::print("{}\n", std::string_view(line.as_string()));
+  return {};
+} catch (const std::exception& problem) {
+  return unavailable(fmt::format("server: answers with no story ({}); is it another version?", problem.what()));
+}
+
+Status why(const Remote& remote, const std::string& request) {
+  QUERN_TRY(auto server, client::Client::create(remote.options));
+  QUERN_TRY(const std::string text, server.why(request));
+  if (!remote.json) return print(text);
+  fmt::print("{}\n", text);
+  return {};
+}
+
+}  // namespace
+
+void add_why(CLI::App& app, Work& work) {
+  auto* command = app.add_subcommand("why", "Tell what became of a request, and where its time went");
+  auto request = std::make_shared<std::string>();
+  command->add_option("REQUEST", *request, "Its id, as `quern requests` shows it")->required();
+  auto remote = add_remote_flags(*command);
+  command->footer("Also while it waits. The latest few hundred that ended are remembered.");
+  command->callback([=, &work] {
+    work = [=] {
+      const Status told = why(*remote, *request);
+      return told.ok() ? 0 : fail(told.error());
+    };
+  });
+}
+
+}  // namespace quern::main

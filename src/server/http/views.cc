@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What people ask of a running server: why a request took so long, what is in memory; and leases, which change the
+// latter.
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "base/suggest.h"
+#include "daemon/story.h"
+#include "server/http/connection.h"
+#include "server/http/setup_json.h"
+
+namespace quern::server {
+namespace {
+
+namespace json = boost::json;
+
+json::object story_json(const daemon::Story& story) {
+  const daemon::CallTimes& times = story.times;
+  const auto after = [&](Time time) { return (time - times.submitted).ns; };
+  json::object out = {{"id", story.status.id},
+                      {"function", story.status.function},
+                      {"state", story.status.state},
+                      {"device", story.status.device},
+                      {"end", story.status.end}};
+  json::object moments;
+  const Time placed = times.placed.ns != 0 ? times.placed : times.pushed;
+  if (placed.ns != 0) moments["placed_ns"] = after(placed);
+  if (times.pushed.ns != 0) moments["ready_ns"] = after(times.pushed);
+  if (times.started.ns != 0) moments["started_ns"] = after(times.started);
+  if (times.finished.ns != 0) moments["finished_ns"] = after(times.finished);
+  if (times.answered.ns != 0) moments["answered_ns"] = after(times.answered);
+  out["times"] = std::move(moments);
+  out["device_time_ns"] = times.device_time_ns;
+  out["setup"] = setup_json(story.setup, times.submitted);
+  out["sentences"] = json::array(story.sentences.begin(), story.sentences.end());
+  return out;
+}
+
+json::object place_json(const daemon::MemoryPlace& place) {
+  json::array items;
+  for (const daemon::MemoryItem& item : place.items)
+    items.push_back(json::object{{"kind", item.kind},
+                                 {"name", item.name},
+                                 {"function", item.function},
+                                 {"tenant", item.tenant},
+                                 {"bytes", item.bytes},
+                                 {"state", item.state},
+                                 {"pins", item.pins},
+                                 {"since_ns", item.since.ns},
+                                 {"why", item.why}});
+  const uint64_t used = place.held_bytes + place.promised_bytes;
+  return {{"name", place.name},
+          {"is_host", place.is_host},
+          {"memory_bytes", place.memory_bytes},
+          {"held_bytes", place.held_bytes},
+          {"pinned_bytes", place.pinned_bytes},
+          {"promised_bytes", place.promised_bytes},
+          {"leaving_bytes", place.leaving_bytes},
+          {"free_bytes", place.memory_bytes > used ? place.memory_bytes - used : 0},
+          {"others_bytes", place.others_bytes},
+          {"items", std::move(items)}};
+}
+
+// The value of `key=…` behind the ?; empty if it is not there.
+std::string_view query_value(std::string_view target, std::string_view key) {
+  for (size_t at = target.find('?'); at != std::string_view::npos; at = target.find('&', at)) {
+    ++at;
+    const std::string_view pair = target.substr(at, target.find('&', at) - at);
+    if (pair.starts_with(key) && pair.substr(key.size()).starts_with('=')) return pair.substr(key.size() + 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+json::array setup_json(const std::vector<daemon::Phase>& phases, Time zero) {
+  json::array out;
+  for (const daemon::Phase& phase : phases)
+    out.push_back(json::object{{"name", phase.name},
+                               {"from_us", (phase.from - zero).ns / 1000},
+                               {"to_us", (phase.to - zero).ns / 1000},
+                               {"detail", phase.detail}});
+  return out;
+}
+
+Task<Connection::Then> Connection::tell_why(const daemon::Tenant& tenant) {
+  const auto story = co_await asked<Result<daemon::Story>>(
+      [&](auto done) { front_.daemon.why(tenant, route_.name, std::move(done)); });
+  if (!story.ok()) co_return co_await answer_failure(Failure(story.error()));
+  const std::string text = json::serialize(story_json(*story));
+  co_return co_await answer_json(200, text);
+}
+
+Task<Connection::Then> Connection::show_memory(const daemon::Tenant& tenant) {
+  const auto places = co_await asked<Result<std::vector<daemon::MemoryPlace>>>(
+      [&](auto done) { front_.daemon.memory(tenant, std::move(done)); });
+  if (!places.ok()) co_return co_await answer_failure(Failure(places.error()));
+  json::array list;
+  for (const daemon::MemoryPlace& place : *places) list.push_back(place_json(place));
+  const std::string text = json::serialize(json::object{{"places", std::move(list)}});
+  co_return co_await answer_json(200, text);
+}
+
+Task<Connection::Then> Connection::keep_function(const daemon::Tenant& tenant) {
+  KeepWarm stage = KeepWarm::kNothing;
+  Duration lease = daemon::kUsualLease;
+  if (head_.method == Method::kPost) {
+    stage = KeepWarm::kHot;
+    if (const std::string_view asked_for = query_value(head_.target, "stage"); !asked_for.empty()) {
+      const std::vector<std::string> known = {"context", "host", "hot"};
+      const auto at = std::find(known.begin(), known.end(), asked_for);
+      if (at == known.end())
+        co_return co_await answer_failure(
+            Failure(invalid(fmt::format("stage {}: there is none{}; write context, host or hot",
+                                        asked_for.substr(0, 32), did_you_mean(asked_for, known)))));
+      stage = static_cast<KeepWarm>(1 + (at - known.begin()));
+    }
+    if (const std::string_view length = query_value(head_.target, "for"); !length.empty()) {
+      const auto parsed = parse_duration(length);
+      if (!parsed.ok() || parsed->ns <= 0 || *parsed > daemon::kLongestLease)
+        co_return co_await answer_failure(Failure(invalid(fmt::format(
+            "lease {}: write a time of at most {}, as 60s", length.substr(0, 32), to_string(daemon::kLongestLease)))));
+      lease = *parsed;
+    }
+  }
+  const Status kept = front_.daemon.keep(tenant, route_.name, stage, lease);
+  if (!kept.ok()) co_return co_await answer_failure(Failure(kept.error()));
+  const std::string text = json::serialize(json::object{
+      {"function", route_.name}, {"stage", name_of(stage)}, {"lease_ns", stage == KeepWarm::kNothing ? 0 : lease.ns}});
+  co_return co_await answer_json(202, text);
+}
+
+}  // namespace quern::server
