@@ -101,6 +101,8 @@ class CoreStage {
         news_.push_back(sched::Loaded{load->executor, load->object});
       if (const auto* unload = std::get_if<sched::Unload>(&action))
         news_.push_back(sched::Unloaded{unload->executor, unload->object});
+      if (const auto* trim = std::get_if<sched::Trim>(&action))
+        news_.push_back(sched::Trimmed{trim->executor, trim->lane});
       if (const auto* kill = std::get_if<sched::KillExecutor>(&action))
         news_.push_back(sched::ExecutorLost{kill->executor, std::nullopt});
       if (const auto* run = std::get_if<sched::Run>(&action)) running_.push_back(run->run);
@@ -147,7 +149,7 @@ class CoreStage {
     running_[which] = running_.back();
     running_.pop_back();
     measured(core_bench_finish, tallies_[2],
-             sched::Finished{run, false, Duration::micros(500 + static_cast<int64_t>(prng_.below(1000)))});
+             sched::Finished{run, false, false, Duration::micros(500 + static_cast<int64_t>(prng_.below(1000)))});
   }
 
   void settle(bool is_measured) {

@@ -11,8 +11,13 @@ Status run_kernels(const Options& options, Report& report);
 Status run_plan(const Options& options, Report& report);
 Status run_core(const Options& options, Report& report);
 Status run_record(const Options& options, Report& report);
-Status run_kaas(const Options& options, Report& report);
 Status run_twin(const Options& options, Report& report);
+Status run_tenants(const Options& options, Report& report);
+Status run_cold(const Options& options, Report& report);
+Status run_density(const Options& options, Report& report);
+Status run_replay(const Options& options, Report& report);
+Status run_kaas(const Options& options, Report& report);
+Status run_sage(const Options& options, Report& report);
 
 std::span<const Bench> all() {
   static const std::vector<Bench> benches = {
@@ -24,7 +29,14 @@ std::span<const Bench> all() {
        run_core},
       {"record", "what serve --record adds to a request, in CPU time of the daemon", run_record},
       {"twin", "the same closed-loop calls live and simulated, over a device file made on the spot", run_twin},
-      {"kaas", "the throughput table of KaaS, simulated, beside what was published", run_kaas},
+      {"tenants", "1 to 32 tenants on the devices here, with room for all and without, against exclusive and kaas",
+       run_tenants},
+      {"cold", "the set-up of a cold call against its longest part, and what each idea saves", run_cold},
+      {"density", "functions per GiB of device memory within the same p95, against serial", run_density},
+      {"replay", "an evening of a real service, live and simulated, for each eviction and placement policy",
+       run_replay},
+      {"kaas", "throughput and latency of KaaS, simulated, beside what was published", run_kaas},
+      {"sage", "durations and density of SAGE, simulated, beside what was published", run_sage},
   };
   return benches;
 }
