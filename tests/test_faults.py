@@ -173,7 +173,8 @@ def test_a_caller_that_leaves_frees_the_device(server):
     np.testing.assert_array_equal(answer.outputs["output"], data)
 
 
-def test_an_executor_killed_while_idle(server):
+def test_an_executor_killed_while_idle(make_server):
+    server = make_server(config="pool: 0")
     server.deploy("saxpy")
     inputs = saxpy_inputs()
     assert server.infer("saxpy", inputs).status == 200
@@ -239,7 +240,7 @@ def test_a_gate_closes_in_the_middle_of_a_graph(server):
 
 
 def test_no_compile_in_an_executor(make_server):
-    server = make_server(config="devices: [{name: cpu0, driver: opencl, cores: [0], memory: 1GiB}]")
+    server = make_server(config="devices: [{name: cpu0, driver: opencl, cores: [0], memory: 1GiB}]\npool: 0")
     for name in ("saxpy", "copy", "sgemm"):
         server.deploy(name)
     deploy(server, "affine")

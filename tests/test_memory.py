@@ -51,7 +51,8 @@ def counters(server):
 
 @pytest.mark.parametrize("in_place", ["true", "false"])
 def test_more_constants_than_fit(make_server, in_place):
-    server = make_server(config=f"devices: [{{name: cpu0, cores: [0], memory: 10MiB, in_place: {in_place}}}]")
+    server = make_server(config=f"devices: [{{name: cpu0, cores: [0], memory: 10MiB, in_place: {in_place}}}]\n"
+                                "policy: {eviction: lru}")
     for i in range(5):
         assert deploy(server, f"t{i}", i).status == 201
     check(server, "t0", 0)

@@ -14,7 +14,7 @@ def config():
     for name, key in KEYS.items():
         domain = "shared" if name != "a" else "a"
         rows.append(f"  - {{name: {name}, key_sha256: {hashlib.sha256(key.encode()).hexdigest()}, domain: {domain}}}\n")
-    return "tenants:\n" + "".join(rows)
+    return "pool: 0\ntenants:\n" + "".join(rows)
 
 
 @pytest.fixture
