@@ -19,7 +19,7 @@ def cores_of_threads(pid):
 
 @pytest.mark.parametrize("core", [0, 1])
 def test_workers_run_on_the_cores_of_their_device(make_server, core):
-    server = make_server(config=f"devices: [{{name: cpu0, driver: opencl, cores: [{core}], memory: 1GiB}}]")
+    server = make_server(config=f"devices: [{{name: cpu0, driver: opencl, cores: [{core}], memory: 1GiB}}]\npool: 0")
     server.deploy("saxpy")
     assert server.infer("saxpy", saxpy_inputs()).status == 200
     [executor] = server.executors()

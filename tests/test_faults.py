@@ -244,6 +244,7 @@ def test_no_compile_in_an_executor(make_server):
     for name in ("saxpy", "copy", "sgemm"):
         server.deploy(name)
     deploy(server, "affine")
+    assert server.infer("saxpy", saxpy_inputs(5)).status == 200
     before = set(children_of(server.process.pid))
     for n in (1, 63, 64, 1000, 70_000):
         inputs = saxpy_inputs(n)

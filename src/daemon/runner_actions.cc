@@ -53,6 +53,7 @@ void Runner::carry_out(const sched::StartExecutor& action) {
   std::optional<uint64_t> blank;
   for (auto& [key, executor] : executors_) {
     if (executor.id || executor.device != device_id || executor.killed_by_us) continue;
+    if (os::wait_readable(executor.process->pidfd(), Duration{0})) continue;  // it died, and nobody has looked yet
     const bool is_ready = executor.process->greeted();
     if (!blank || is_ready) blank = key;
     if (is_ready) break;

@@ -14,7 +14,8 @@ namespace json = boost::json;
 
 // What a server of ours sends; one that sends something else is told so.
 Status print(const std::string& text) try {
-  for (const json::value& line : json::parse(text).at("sentences").as_array())
+  const json::value parsed = json::parse(text);
+  for (const json::value& line : parsed.at("sentences").as_array())
     fmt::print("{}\n", std::string_view(line.as_string()));
   return {};
 } catch (const std::exception& problem) {

@@ -49,7 +49,7 @@ Duration Arrivals::stay(FunctionId function, int64_t price_ns, double rent) cons
     const auto end = static_cast<double>(end_of(bucket));
     const uint32_t count = record.gaps[static_cast<size_t>(bucket)];
     ended += count;
-    paid += static_cast<double>(count) * end * rent;
+    paid += static_cast<double>(count) * end * 0.75 * rent;  // gaps end in the middle of their bucket
     if (count == 0 || end > 10 * even) continue;
     const double cost = paid + static_cast<double>(record.total - ended) * (end * rent + price);
     if (cost > best_cost) continue;

@@ -123,7 +123,7 @@ class FakeDaemon : public daemon::Daemon {
       const daemon::ObjectRef& object = options.objects[call->inputs.size() - 1];
       if (object->bytes.size() != call->inputs.back().bytes.size())
         return invalid("input " + input.name + ": object " + object->id + " has another size");
-      *call->memory.back() = Bytes(object->bytes.begin(), object->bytes.end());
+      std::copy(object->bytes.begin(), object->bytes.end(), call->inputs.back().bytes.begin());
     }
     for (const BufferDecl& buffer : function->manifest.buffers) {
       if (buffer.role != Role::kOutput) continue;
