@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -139,6 +140,8 @@ class Devices {
   bool any_up() const { return !up_.empty(); }
   uint64_t largest_up() const { return up_.largest(); }
   uint64_t largest_known() const { return largest_known_; }
+  /// A device has, or will have, this much for a run.
+  void know(uint64_t usable_bytes) { largest_known_ = std::max(largest_known_, usable_bytes); }
   size_t executors() const { return executors_.size(); }
   uint64_t count_up() const { return count_up_; }
   uint64_t slots_known() const { return devices_.size() * room_; }

@@ -25,6 +25,7 @@ void Scheduler::Impl::on(const DeviceMemory& event) {
   Device* device = devices_.find(event.device);
   if (!device) return;
   device->told_bytes = event.memory_bytes;
+  devices_.know(event.memory_bytes - std::min(event.memory_bytes, device->context_bytes));
   if (device->believed_at != Time::never() && event.memory_bytes > device->memory_bytes) return;  // not yet
   set_memory(*device, event.memory_bytes);
 }
