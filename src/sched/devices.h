@@ -36,6 +36,7 @@ struct Ahead {
   std::vector<ObjectNeed> objects;
   Stage stage = Stage::kHot;  ///< how far
   size_t next = 0;            ///< the first of `objects` that is not on its way yet
+  uint32_t starts = 0;        ///< executors that were started for it
 };
 
 struct Device {

@@ -11,6 +11,7 @@
 namespace quern::sched {
 namespace {
 
+constexpr uint32_t kMostStarts = 3;
 constexpr size_t kMostAhead = 2;                         // requests that are looked at
 constexpr int kMostLeave = 4;                            // at a time, for one piece
 constexpr Duration kAheadLease = Duration::seconds(30);  // how long it waits for its request
@@ -34,7 +35,7 @@ void Scheduler::Impl::prefetch(Device& device) {
     if (request->ahead_on || request->attempt > 1 || devices_.has_all(device, *request)) continue;
     request->ahead_on = device.id;
     device.ahead_of = request->submit.request;
-    device.ahead = Ahead{request->submit.function, request->group, request->submit.objects, Stage::kHot, 0};
+    device.ahead = Ahead{request->submit.function, request->group, request->submit.objects, Stage::kHot, 0, 0};
     if (!bring(device, *device.ahead)) return;
     device.ahead.reset();
   }
@@ -47,11 +48,15 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
   const auto lease = [&](DeviceId where, Ledger& in, Ledger::Key key) {
     stay(where, in, key, is_kept ? kept->second.until : now_ + kAheadLease, is_kept);
   };
+  // A function that killed its executor gets one of its own, and may share again later.
+  ahead.group = group_of(ahead.function, ahead.group.domain);
   const auto existing = device.executors.find(ahead.group);
   Executor* executor = existing == device.executors.end() ? nullptr : devices_.find(existing->second);
   if (!executor) {
-    if (blame_.is_gone(ahead.function)) return true;
+    // Where executors do not stay up nobody is helped by more of them: the first run will see.
+    if (blame_.is_gone(ahead.function) || ahead.starts >= kMostStarts) return true;
     if (!make_room_ahead(device, device.context_bytes, is_kept)) return false;
+    ++ahead.starts;
     executor = &devices_.plan_executor(ExecutorId{next_executor_++}, device.id, ahead.group);
     const Ledger::Key key{executor->id, Ledger::kContext};
     ledger.bring(key, device.context_bytes, use_of(ahead.function, prices_.start_ns(device.id)));

@@ -34,7 +34,7 @@ void Scheduler::Impl::on(const Keep& event) {
   Device& device = *devices_.find(*where);
   const Group group = group_of(event.function, event.domain);
   if (device.aheads.size() >= kMostAheads) device.aheads.pop_front();
-  device.aheads.push_back({event.function, group, event.objects, event.stage, 0});
+  device.aheads.push_back({event.function, group, event.objects, event.stage, 0, 0});
   touched_.insert(device.id);
   // What is there already has more time from now on.
   if (const auto executor = device.executors.find(group); executor != device.executors.end()) {
