@@ -142,7 +142,8 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
       if (!its_run_ended || (!finished && !was_lost)) return false;
       const Shadow::Run& run = shadow_.ended().at(*answer.run);
       // Where its executor was being killed already, there was nobody left to tell to stop.
-      if (run.stopped == Time::never() && !was_lost) return false;
+      const Shadow::Executor* on = shadow_.find(run.executor);
+      if (run.stopped == Time::never() && !was_lost && !(on && on->is_killed)) return false;
       const Time when = std::min(run.stopped, now);
       return run.started != Time::never() && (when >= submit.deadline || when >= run.started + submit.device_time);
     }
