@@ -188,7 +188,7 @@ def test_why_tells_where_the_time_went(make_server):
 
 def test_an_executor_dies_while_it_loads(make_server):
     """contract 17: those that wait for the same load are served by another, and its memory is free."""
-    server = make_server(config=OWN.format("1GiB"))
+    server = make_server(config=OWN.format("1GiB") + "pool: 0")
     server.allow_errors("executor")
     count = 64 * COUNT  # 256 MiB: long enough to be met on the way
     big = np.arange(count, dtype=np.float32)

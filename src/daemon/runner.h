@@ -140,6 +140,7 @@ class Runner {
     std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
     uint32_t trims = 0;           ///< lanes that were told to trim
     bool killed_by_us = false;
+    bool is_doomed = false;  ///< nothing is sent to it any more; the core hears of it when the process is gone
   };
   /// An object in the memory of the host, or on its way there.
   struct Hosted {

@@ -193,6 +193,7 @@ void Runner::try_push(uint64_t run_id) {
   if (it == runs_.end() || it->second.pushed || it->second.stopped || it->second.report.error) return;
   LiveRun& run = it->second;
   Executor& executor = executors_.at(run.executor);
+  if (executor.is_doomed) return;  // its loss is what the core will hear of
   const auto there = executor.process->require(*run.function, run.plan, *run.binary, *run.blocks);
   if (!there.ok()) {
     if (there.error().code == ErrorCode::kUnavailable) return doom(run.executor, there.error());

@@ -202,6 +202,7 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
 // It talks nonsense, or not at all any more: end it. The core hears of it when the process is gone.
 void Runner::doom(uint64_t key, const Error& why) {
   Executor& executor = executors_.at(key);
+  if (std::exchange(executor.is_doomed, true)) return;
   poller_.remove(executor.process->socket_fd());
   active_.erase(key);
   if (why.code != ErrorCode::kUnavailable)
