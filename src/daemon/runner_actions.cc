@@ -6,6 +6,7 @@
 #include "daemon/runner.h"
 #include "os/clock.h"
 #include "os/log.h"
+#include "sched/policy/table.h"
 
 namespace quern::daemon {
 namespace {
@@ -111,7 +112,7 @@ void Runner::carry_out(const sched::Prepare& action) {
   LiveCall& call = *calls_.at(action.request.value);
   if (call.times.placed.ns == 0) call.times.placed = os::now();
   const auto key = executor_keys_.find(action.executor.value);
-  if (key == executor_keys_.end() || core_config_.policy.setup == "serial") return;
+  if (key == executor_keys_.end() || !sched::make_setup(core_config_.policy.setup)->overlap) return;
   Executor& executor = executors_.at(key->second);
   const auto binary = call.function->binaries.find(device(executor.device).caps.build_key);
   if (binary == call.function->binaries.end()) return;
