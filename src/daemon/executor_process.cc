@@ -30,7 +30,10 @@ Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::start(const DeviceConf
 
   os::ProcessOptions options;
   options.arguments = {"executor"};
-  options.environment = {{"HOME", cache_folder}, {"TMPDIR", cache_folder}};
+  // Memory of a CPU device is malloc's. In huge pages it has 512 times fewer faults when it is first written to: a load
+  // of 80 MiB takes 30 ms instead of 70. An executor without any is 2 MiB larger for it.
+  options.environment = {
+      {"HOME", cache_folder}, {"TMPDIR", cache_folder}, {"GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"}};
   options.cores = device.cores;
   options.stack_bytes = kStackBytes;
   options.socket = sockets.second.get();

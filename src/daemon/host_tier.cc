@@ -94,12 +94,8 @@ Result<HostObjectRef> HostTier::read(uint64_t number) const {
   };
   auto fd = os::create_shared_memory("quern-object", constant->size_bytes);
   if (!fd.ok()) return no_memory(fd.error());
-  {
-    // A system call fills it: where the kernel finds no memory for a page, that is an error and no SIGBUS.
-    const auto memory = os::map(*fd, constant->size_bytes, true);
-    if (!memory.ok()) return no_memory(memory.error());
-    QUERN_TRY(store_.get_into(constant->hash, memory->bytes()));
-  }  // what is mapped for writing cannot be sealed
+  // A system call fills it: where the kernel finds no memory for a page, that is an error and no SIGBUS.
+  QUERN_TRY(store_.copy_to(constant->hash, constant->size_bytes, *fd));
   if (const Status sealed = os::seal(*fd, os::Sealed::kNobodyWrites); !sealed.ok()) return no_memory(sealed.error());
   auto object = std::make_shared<HostObject>();
   object->number = number;

@@ -177,7 +177,7 @@ TEST_F(HostTierTest, AFailureNamesTheObjectAndIsNotRemembered) {
 
 TEST_F(HostTierTest, MoreThanThereCanBeIsAnError) {
   const std::string hash = *store_->put(as_bytes_of("small"));
-  const auto constant = std::make_shared<const Constant>(Constant{1, hash, uint64_t{1} << 62});
+  const auto constant = std::make_shared<const Constant>(Constant{1, hash, uint64_t{1} << 63});
   tier_->know(constant);
   const Fetched object = fetch(1);
   ASSERT_FALSE(object.ok());

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "os/fd.h"
 
 namespace quern::daemon {
 
@@ -29,9 +30,9 @@ class ObjectStore {
 
   /// kNotFound if there is none, kInternal if the disk no longer holds what was written: both texts name the object.
   Result<Bytes> get(std::string_view hash) const;
-  /// The same, straight into memory of exactly its size and without a second copy. After an error, what is there means
-  /// nothing.
-  Status get_into(std::string_view hash, std::span<std::byte> into) const;
+  /// The same, to the end of a file (a memfd is one) of which it must make exactly `size` bytes. After an error, what
+  /// was appended means nothing.
+  Status copy_to(std::string_view hash, uint64_t size, const os::Fd& file) const;
 
   /// Whether there is a file for it; says nothing about its bytes.
   bool has(std::string_view hash) const;

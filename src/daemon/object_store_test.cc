@@ -90,26 +90,28 @@ TEST_F(ObjectStoreTest, ALargeOneIsComparedToItsLastByte) {
   }
 }
 
-TEST_F(ObjectStoreTest, IsReadIntoMemoryOfItsSize) {
+TEST_F(ObjectStoreTest, IsCopiedToAFile) {
   ObjectStore store = open();
-  for (const size_t size : {size_t{0}, size_t{5}, kMiB, 2 * kMiB + 7}) {
+  for (const size_t size : {size_t{0}, size_t{5}, kMiB / 4, kMiB, 2 * kMiB + 7}) {
     std::string text(size, 'x');
     if (size > 0) text.back() = 'y';
     const std::string hash = *store.put(as_bytes_of(text));
-    Bytes into(size, std::byte{0xff});
-    const Status got = store.get_into(hash, into);
+    const auto file = os::create_file(folder_ + "/copy");
+    ASSERT_TRUE(file.ok());
+    const Status got = store.copy_to(hash, size, *file);
     ASSERT_TRUE(got.ok()) << got.error().text;
-    EXPECT_TRUE(as_text(into) == text) << size;
+    EXPECT_TRUE(as_text(*os::read_file(folder_ + "/copy")) == text) << size;
   }
 }
 
-TEST_F(ObjectStoreTest, WhatCannotBeReadIntoMemoryIsNamed) {
+TEST_F(ObjectStoreTest, WhatCannotBeCopiedIsNamed) {
   ObjectStore store = open();
   const std::string text(2 * kMiB, 'x');
   const std::string hash = *store.put(as_bytes_of(text));
   const auto read = [&](size_t size) {
-    Bytes into(size);
-    const Status got = store.get_into(hash, into);
+    const auto file = os::create_file(folder_ + "/copy");
+    EXPECT_TRUE(file.ok());
+    const Status got = store.copy_to(hash, size, *file);
     EXPECT_FALSE(got.ok());
     if (got.ok()) return ErrorCode::kInternal;
     EXPECT_NE(got.error().text.find("object " + hash + ": "), std::string::npos) << got.error().text;
@@ -149,7 +151,7 @@ TEST_F(ObjectStoreTest, AHashIsNoPath) {
     const auto bytes = store.get(hash);
     ASSERT_FALSE(bytes.ok());
     EXPECT_EQ(bytes.error().code, ErrorCode::kInvalid);
-    EXPECT_EQ(store.get_into(hash, {}).error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(store.copy_to(hash, 0, os::Fd()).error().code, ErrorCode::kInvalid);
     store.remove(hash);
   }
   EXPECT_TRUE(os::exists(folder_ + "/secret"));
