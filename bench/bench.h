@@ -13,6 +13,7 @@ namespace quern::bench {
 /// What every benchmark may be asked.
 struct Options {
   bool quick = false;  ///< a tenth of the rounds: does it run at all?
+  bool full = false;   ///< every row that a benchmark knows, however long that takes, where it leaves some out
   std::string row;     ///< only rows whose names begin with this, where a benchmark can leave the others out
   bool wants(std::string_view name) const { return name.starts_with(row); }
   /// Shows one line of progress; each replaces the last.

@@ -78,7 +78,7 @@ std::string second_layout_text(bool in_place) {
 
 daemon::PolicyConfig policy_of(std::string_view preset) {
   const sched::Policy policy = *sched::preset(preset);
-  return {policy.fairness, policy.placement, policy.eviction, policy.setup, policy.exit};
+  return {policy.fairness, policy.placement, policy.eviction, policy.setup, policy.exit, policy.dispatch};
 }
 
 std::vector<daemon::TenantConfig> tenants_of(size_t count, bool one_domain) {

@@ -14,6 +14,7 @@ Status run_record(const Options& options, Report& report);
 Status run_twin(const Options& options, Report& report);
 Status run_tenants(const Options& options, Report& report);
 Status run_cold(const Options& options, Report& report);
+Status run_priority(const Options& options, Report& report);
 Status run_density(const Options& options, Report& report);
 Status run_replay(const Options& options, Report& report);
 Status run_kaas(const Options& options, Report& report);
@@ -32,6 +33,8 @@ std::span<const Bench> all() {
       {"tenants", "1 to 32 tenants on the devices here, with room for all and without, against exclusive and kaas",
        run_tenants},
       {"cold", "the set-up of a cold call against its longest part, and what each idea saves", run_cold},
+      {"priority", "an urgent program or client beside less urgent functions, against alone, and what those get done",
+       run_priority},
       {"density", "functions per GiB of device memory within the same p95, against serial", run_density},
       {"replay", "an evening of a real service, live and simulated, for each eviction and placement policy",
        run_replay},
