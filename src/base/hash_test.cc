@@ -20,5 +20,13 @@ TEST(Hash, IsTheSameInPieces) {
   }
 }
 
+TEST(Hash, FnvStaysWhatItIs) {
+  EXPECT_EQ(Fnv1a().value(), 0xcbf29ce484222325);
+  EXPECT_EQ(Fnv1a().add("").value(), Fnv1a().add(uint64_t{0}).value());
+  EXPECT_EQ(Fnv1a().add("saxpy").add(uint64_t{640}).value(), 0xa2d3d9903890bb4f);
+  EXPECT_NE(Fnv1a().add("saxpy").add(uint64_t{640}).value(), Fnv1a().add("saxpy").add(uint64_t{641}).value());
+  EXPECT_NE(Fnv1a().add("ab").add("c").value(), Fnv1a().add("a").add("bc").value());
+}
+
 }  // namespace
 }  // namespace quern

@@ -36,6 +36,7 @@ Bytes signatures_of(const hal::Program& program) {
     signature.entry = entry.name;
     signature.required_local = entry.required_group_size;
     signature.local_memory_bytes = entry.local_memory_bytes;
+    signature.unsliceable = entry.unsliceable;
     for (const hal::ArgumentInfo& argument : entry.arguments)
       signature.arguments.push_back({argument.name, argument.type, letter_of(argument.space), argument.is_const});
     signatures.push_back(std::move(signature));

@@ -71,10 +71,17 @@ struct FunctionInfo {
     std::string name;
     std::string dtype;
   };
+  struct Kernel {
+    std::string entry;
+    std::vector<std::string> global, local;  ///< as the manifest has them; local empty: the driver picks
+    bool sliceable = false;
+    std::string reason;  ///< why it is not
+  };
   std::string name, version, created_at;
   std::vector<Dim> dims;
   std::vector<Param> params;
   std::vector<Tensor> inputs, outputs;
+  std::vector<Kernel> kernels;        ///< each with its sizes once
   std::vector<std::string> warnings;  ///< of a deploy only
   bool is_new = false;                ///< of a deploy only: false if it was the current version already
   bool has_new_settings = false;      ///< of a deploy only: it was, and with other settings

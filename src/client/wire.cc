@@ -45,6 +45,14 @@ void each(const json::value& value, std::string_view key, F&& work) {
   for (const auto& item : *array) work(item);
 }
 
+std::vector<std::string> texts_at(const json::value& value, std::string_view key) {
+  std::vector<std::string> texts;
+  each(value, key, [&](const json::value& item) {
+    if (const auto* text = item.if_string()) texts.emplace_back(*text);
+  });
+  return texts;
+}
+
 Result<json::value> parse(std::span<const std::byte> text) {
   boost::system::error_code code;
   auto value = json::parse(as_text(text), code);
@@ -62,9 +70,7 @@ FunctionInfo::Tensor read_tensor(const json::value& value) {
   tensor.name = text_at(value, "name");
   tensor.dtype = dtype_at(value).value_or(Dtype::kFp32);
   each(value, "shape", [&](const json::value& size) { tensor.shape.push_back(whole(&size).value_or(-1)); });
-  each(value, "shape_expressions", [&](const json::value& size) {
-    if (const auto* text = size.if_string()) tensor.expressions.emplace_back(*text);
-  });
+  tensor.expressions = texts_at(value, "shape_expressions");
   if (tensor.expressions.size() != tensor.shape.size()) tensor.expressions.clear();
   return tensor;
 }
@@ -91,9 +97,11 @@ FunctionInfo function_of(const json::value& value) {
   });
   each(value, "inputs", [&](const json::value& tensor) { info.inputs.push_back(read_tensor(tensor)); });
   each(value, "outputs", [&](const json::value& tensor) { info.outputs.push_back(read_tensor(tensor)); });
-  each(value, "warnings", [&](const json::value& warning) {
-    if (const auto* text = warning.if_string()) info.warnings.emplace_back(*text);
+  each(value, "kernels", [&](const json::value& kernel) {
+    info.kernels.push_back({text_at(kernel, "entry"), texts_at(kernel, "global"), texts_at(kernel, "local"),
+                            flag_at(kernel, "sliceable"), text_at(kernel, "reason")});
   });
+  info.warnings = texts_at(value, "warnings");
   return info;
 }
 

@@ -30,13 +30,19 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "build_limit"});
+    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "classes", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
     if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);
     config.host_bytes = read_bytes(root, file_, "host_memory", "half of what the machine has");
     if (const YamlNode* pool = root.find("pool"))
       config.pool = static_cast<uint32_t>(whole(*pool, file_ + ": pool", 0, kMostBlanks).value_or(config.pool));
+    if (const auto classes = scalar(root, file_, "classes")) {
+      config.classes = *classes == "true";
+      if (*classes != "true" && *classes != "false")
+        mistake(root.find("classes")->line,
+                fmt::format("classes '{}' is neither true nor false", classes->substr(0, 32)));
+    }
     if (const auto limit = scalar(root, file_, "build_limit")) {
       const auto parsed = parse_duration(*limit);
       if (parsed.ok() && parsed->ns > 0)
@@ -223,7 +229,7 @@ class ConfigReader {
   PolicyConfig read_policy(const YamlNode& node) {
     if (node.is_scalar()) {
       if (const auto preset = sched::preset(node.text))
-        return {preset->fairness, preset->placement, preset->eviction, preset->setup, preset->exit};
+        return {preset->fairness, preset->placement, preset->eviction, preset->setup, preset->exit, preset->dispatch};
       const auto names = sched::presets();
       const std::vector<std::string> known(names.begin(), names.end());
       mistake(node.line, fmt::format("policy: '{}' is none{}; known are {}", node.text.substr(0, 32),
@@ -232,7 +238,7 @@ class ConfigReader {
     }
     PolicyConfig policy;
     if (!is_map(node, "policy")) return policy;
-    refuse_unknown(node, "policy", {"fairness", "placement", "eviction", "setup", "exit"});
+    refuse_unknown(node, "policy", {"fairness", "placement", "eviction", "setup", "exit", "dispatch"});
     const auto part = [&](std::string_view key, const auto& rows, std::string& into) {
       const auto name = scalar(node, "policy", key);
       if (!name) return;
@@ -249,6 +255,7 @@ class ConfigReader {
     part("eviction", sched::evictions(), policy.eviction);
     part("setup", sched::setups(), policy.setup);
     part("exit", sched::exits(), policy.exit);
+    part("dispatch", sched::dispatches(), policy.dispatch);
     return policy;
   }
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
+#include <future>
 #include <set>
+#include <thread>
 
 #include "base/hash.h"
 #include "base/units.h"
@@ -64,6 +66,8 @@ class LiveDaemon final : public Daemon {
                                         const CallOptions& options) override;
   void submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) override;
   void cancel(const std::string& call_id) override;
+  Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec) override;
+  void leave(uint64_t program) override;
   void requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) override;
   void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) override;
   void why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) override;
@@ -495,6 +499,18 @@ void LiveDaemon::cancel(const Tenant& tenant, const std::string& call_id, std::f
   if (!runner_->post(CancelMessage{request, &tenant,
                                    [told, none](bool is_theirs) { (*told)(is_theirs ? Status() : Status(none())); }}))
     (*told)(exhausted("too many requests are waiting; retry later"));
+}
+
+Result<ProgramLink> LiveDaemon::join(const Tenant& tenant, const ProgramSpec& spec) {
+  std::promise<Result<ProgramLink>> promise;
+  auto link = promise.get_future();
+  if (!runner_->post(JoinMessage{&tenant, spec, [&](Result<ProgramLink> end) { promise.set_value(std::move(end)); }}))
+    return exhausted("too many requests are waiting; retry later");
+  return link.get();
+}
+
+void LiveDaemon::leave(uint64_t program) {
+  while (!runner_->post(LeaveMessage{program})) std::this_thread::yield();
 }
 
 void LiveDaemon::requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) {

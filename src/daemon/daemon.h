@@ -58,6 +58,8 @@ struct Function {
   std::string version;  ///< 64 hex digits; people see the first 12
   std::string created_at;
   Manifest manifest;
+  /// Per kernel of the manifest: why it is launched whole on some device here; empty: it can be sliced on all.
+  std::vector<std::string> unsliceable;
   std::shared_ptr<LiveSettings> live_settings;  ///< those of the manifest, and what was changed in place since
 
   Settings settings() const { return live_settings ? live_settings->get() : manifest.settings; }
@@ -202,6 +204,18 @@ struct RequestStatus {
 
 struct Story;
 
+/// A program that launches its own kernels on a device, as far as its gate lets it.
+struct ProgramSpec {
+  std::string name;    ///< gaps and kernels of programs of one name are alike
+  std::string device;  ///< by its name
+  uint8_t priority = 5;
+};
+/// What it needs for launcher::Program::open.
+struct ProgramLink {
+  uint64_t program = 0;
+  os::Fd daemon_page, own_page, wake, daemon_wake;
+};
+
 /// Counters of the whole daemon, for tests, benchmarks and people.
 struct Counters {
   uint64_t copied_bytes = 0;  ///< tensor bytes that we copied outside the device
@@ -302,6 +316,14 @@ class Daemon {
   virtual void objects(const Tenant& tenant, std::function<void(Result<std::vector<ObjectStatus>>)> done) = 0;
   /// The outputs of a call that ended well and that were to stay (CallOptions::kept) are objects from now on.
   virtual void keep_outputs(Call& call) = 0;
+
+  // Programs: launchers that are no lane of ours.
+
+  /// A program joins a device, with a gate of its own; it is in the program's own process, which gets the link.
+  /// kNotFound if there is no such device. Waits for the strand.
+  virtual Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec) = 0;
+  /// It has ended, or may launch no more.
+  virtual void leave(uint64_t program) = 0;
 
   /// The front door's share of Counters::copied_bytes.
   virtual void count_copied(uint64_t bytes) = 0;

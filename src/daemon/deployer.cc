@@ -50,6 +50,7 @@ std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& fra
     signature.entry = frame.entry;
     signature.required_local = frame.required_local;
     signature.local_memory_bytes = frame.local_memory_bytes;
+    signature.unsliceable = frame.unsliceable;
     for (const auto& argument : frame.arguments)
       signature.arguments.push_back({argument.name, argument.type, argument.space, argument.is_const});
     signatures.push_back(std::move(signature));
@@ -267,6 +268,13 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     const auto mistakes = check_signatures(kept, binary.signatures);
     if (std::string text = list_mistakes(mistakes); !text.empty()) return invalid(text);
     if (!any) collect_warnings(mistakes, warnings);
+    // Which device runs it is not known here: one that cannot slice it is one too many.
+    function->unsliceable.resize(kept.kernels.size());
+    for (size_t i = 0; i < kept.kernels.size(); ++i) {
+      binary.unsliceable.push_back(device->caps.launch_offset ? unsliceable(kept.kernels[i], binary.signatures)
+                                                              : "the device has no launch offset");
+      if (function->unsliceable[i].empty()) function->unsliceable[i] = binary.unsliceable[i];
+    }
     function->binaries.emplace(device->caps.build_key, std::move(binary));
     any = true;
   }
@@ -338,7 +346,7 @@ Result<Binary> Deployer::binary_for(const DeviceRecord& device, const ProgramDec
                                     const Files& files) {
   QUERN_TRY(std::string text, source_text(program, files));
   std::string options = option_text(program);
-  std::string identity = fmt::format("quern binary 1\n{}\n{}\n", device.caps.build_key, options);
+  std::string identity = fmt::format("quern binary 2\n{}\n{}\n", device.caps.build_key, options);
   for (const Size3& size : group_sizes_of(manifest)) identity += fmt::format("{}x{}x{} ", size[0], size[1], size[2]);
   ipc::BuildFrame frame;
   for (const std::string& name : program.headers) {

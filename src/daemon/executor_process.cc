@@ -21,6 +21,7 @@ constexpr uint64_t kStackBytes = 64 * kMiB;
 }  // namespace
 
 Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::start(const DeviceConfig& device, uint32_t lanes,
+                                                                const ipc::Grant& first,
                                                                 const std::string& cache_folder) {
   QUERN_TRY(os::make_folders(cache_folder, 0700));
   QUERN_TRY(auto sockets, os::socket_pair());
@@ -55,7 +56,7 @@ Result<std::unique_ptr<ExecutorProcess>> ExecutorProcess::start(const DeviceConf
     lane.wake.emplace(std::move(lane_wake));
     fds.push_back(lane.wake->fd());
     self->lanes_.push_back(std::move(lane));
-    self->open_gate(i);
+    self->grant(i, first);
   }
   ipc::Start start;
   start.device = {device.driver,       device.index,    {device.cores.begin(), device.cores.end()},
@@ -89,6 +90,7 @@ Result<bool> ExecutorProcess::take_frame() {
   if (auto* hello = std::get_if<ipc::Hello>(&received->frame)) {
     if (caps_) return invalid("executor: greets twice");
     caps_ = std::move(hello->caps);
+    workers_ = std::move(hello->workers);
     in_place_ = in_place_ && caps_->unified_memory;
     return true;
   }
@@ -312,7 +314,7 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   }
   QUERN_TRY(ProgramItem* const program, load_program(*binary.object));
   ++program->uses;
-  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, in_place_, program->id, object_ids));
+  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, binary, in_place_, program->id, object_ids));
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
   const int fd = memory.get();
   QUERN_TRY(channel_.send(ipc::PreparePlan{plan.id, bytes.size()}, {&fd, 1}));
@@ -358,23 +360,29 @@ Status ExecutorProcess::push_run(uint32_t lane, const ipc::RunCommand& command) 
 
 Status ExecutorProcess::stop_run(uint32_t lane, uint64_t run) {
   Lane& state = lanes_[lane];
-  pages_.daemon().lanes[lane].gate.word.store(++state.epoch << 1, std::memory_order_seq_cst);
+  state.is_stopping = true;
+  ipc::write_grant(pages_.daemon().lanes[lane].gate, state.epoch, {});
   QUERN_TRY(push(lane, ipc::StopCommand{run}));
   state.wake->signal();  // it may sleep at the gate rather than at its ring
   return {};
 }
 
-void ExecutorProcess::open_gate(uint32_t lane) {
-  ipc::Gate& gate = pages_.daemon().lanes[lane].gate;
-  gate.depth_ns.store(kDepthNs, std::memory_order_relaxed);
-  gate.depth.store(kDepth, std::memory_order_relaxed);
-  gate.word.store(++lanes_[lane].epoch << 1 | 1, std::memory_order_seq_cst);
-  if (pages_.executor().lanes[lane].waits_at_gate.load(std::memory_order_seq_cst)) lanes_[lane].wake->signal();
+void ExecutorProcess::stopped(uint32_t lane) {
+  lanes_[lane].is_stopping = false;
+  grant(lane, ipc::Grant{lanes_[lane].grant});
+}
+
+void ExecutorProcess::grant(uint32_t lane, const ipc::Grant& grant) {
+  Lane& state = lanes_[lane];
+  state.grant = grant;
+  if (state.is_stopping) return;
+  ipc::write_grant(pages_.daemon().lanes[lane].gate, state.epoch, grant);
+  if (pages_.executor().lanes[lane].waits_at_gate.load(std::memory_order_seq_cst)) state.wake->signal();
 }
 
 void ExecutorProcess::allow_spin(uint64_t spin_ns) {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
-    pages_.daemon().lanes[lane].gate.spin_ns.store(spin_ns, std::memory_order_relaxed);
+    pages_.daemon().lanes[lane].gate.spin_ns.store(static_cast<uint32_t>(spin_ns), std::memory_order_relaxed);
 }
 
 bool ExecutorProcess::has_events() const {

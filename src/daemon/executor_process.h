@@ -49,9 +49,10 @@ struct Span {
 /// strand. Everything it reads from the other side is checked; nonsense is an error, and the strand kills it.
 class ExecutorProcess {
  public:
-  /// Starts the process and sends it its first frame; `greeted` is false until its Hello came.
+  /// Starts the process and sends it its first frame; `greeted` is false until its Hello came. Every lane has the grant
+  /// `first`.
   static Result<std::unique_ptr<ExecutorProcess>> start(const DeviceConfig& device, uint32_t lanes,
-                                                        const std::string& cache_folder);
+                                                        const ipc::Grant& first, const std::string& cache_folder);
   ~ExecutorProcess();
 
   /// What the strand waits on.
@@ -62,6 +63,8 @@ class ExecutorProcess {
   int pid() const { return process_.pid(); }
 
   bool greeted() const { return caps_.has_value(); }
+  /// Its threads that execute kernels, as it says.
+  const std::vector<int32_t>& workers() const { return workers_; }
   const ipc::DeviceCaps& caps() const { return *caps_; }
 
   /// One frame, if there is one: Hello or Loaded is taken in, and true returned.
@@ -105,7 +108,9 @@ class ExecutorProcess {
   Status push_run(uint32_t lane, const ipc::RunCommand& command);
   /// Closes the lane's gate and tells the run to end.
   Status stop_run(uint32_t lane, uint64_t run);
-  void open_gate(uint32_t lane);
+  /// The run that was told to end has: the gate is again as it was granted.
+  void stopped(uint32_t lane);
+  void grant(uint32_t lane, const ipc::Grant& grant);
   void allow_spin(uint64_t spin_ns);
   /// Without taking anything: for who spins.
   bool has_events() const;
@@ -157,7 +162,9 @@ class ExecutorProcess {
     std::unique_ptr<ipc::RingConsumer> events;
     std::optional<os::Event> wake;
     uint64_t epoch = 0;
-    bool trims = false;  ///< it was told to, and has not said that it did
+    ipc::Grant grant;
+    bool is_stopping = false;  ///< its gate is closed whatever was granted
+    bool trims = false;        ///< it was told to, and has not said that it did
   };
 
   ExecutorProcess(os::Process process, ipc::Channel channel, os::Fd log, os::Event wake, ipc::SharedPages pages,
@@ -187,6 +194,7 @@ class ExecutorProcess {
   std::map<uint64_t, ObjectItem> objects_;        ///< by number; the core decides which
   std::map<uint64_t, uint64_t> dropped_objects_;  ///< number by id, until their memory is free
   uint64_t loading_ = 0;                          ///< objects that are
+  std::vector<int32_t> workers_;
   std::optional<LoadEnd> load_end_;
   std::optional<uint64_t> drop_end_;
   std::map<uint64_t, PlanItem> plans_;
@@ -202,9 +210,5 @@ class ExecutorProcess {
   static constexpr size_t kMostPlans = 128;
   static constexpr size_t kLastWords = 2048;
 };
-
-/// What every new lane starts with: open, and at most this much in flight.
-constexpr uint64_t kDepthNs = 2'000'000;
-constexpr uint32_t kDepth = 256;
 
 }  // namespace quern::daemon

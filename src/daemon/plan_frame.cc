@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/plan_frame.h"
 
+#include "base/hash.h"
+
 namespace quern::daemon {
 namespace {
 
@@ -26,13 +28,26 @@ static_assert(PlannedScalar::kFixed == Frame::kNone && Placement::kElsewhere == 
 
 Frame::Value value_of(const PlannedScalar& scalar) { return {scalar.slot, scalar.fixed.dtype, scalar.fixed.bits}; }
 
-Frame::Launch launch_of(const PlannedLaunch& from) {
+// What is launched and how large it is, not where it stands in a plan: launches that are alike take as long.
+uint64_t identity_of(const PlannedLaunch& launch, const Plan& plan, Fnv1a hash) {
+  hash.add(launch.entry).add(uint64_t{launch.dimensions});
+  for (size_t i = 0; i < 3; ++i) hash.add(launch.global[i]).add(launch.local[i]);
+  for (const PlannedArgument& argument : launch.arguments)
+    if (argument.kind == ArgumentDecl::Kind::kBuffer)
+      hash.add(argument.size_bytes ? argument.size_bytes : plan.buffers[argument.buffer].size_bytes);
+  return hash.value() ? hash.value() : 1;  // 0 is that of no kernel
+}
+
+Frame::Launch launch_of(const PlannedLaunch& from, const Plan& plan, const Binary& binary, const Fnv1a& program) {
   Frame::Launch launch;
   launch.kernel = from.kernel;
   launch.entry = from.entry;
   launch.dimensions = from.dimensions;
   launch.global = from.global;
   launch.local = from.local;
+  launch.identity = identity_of(from, plan, program);
+  launch.sliceable =
+      from.kernel < binary.unsliceable.size() && binary.unsliceable[from.kernel].empty() && most_groups(from) > 1;
   launch.arguments.reserve(from.arguments.size());
   for (const PlannedArgument& one : from.arguments)
     launch.arguments.push_back({same<Frame::Argument::Kind>(one.kind), one.buffer, one.offset_bytes, one.size_bytes,
@@ -61,8 +76,8 @@ Frame::Repeat repeat_of(const Manifest& manifest, const PlannedRepeat& from) {
 
 }  // namespace
 
-ipc::PlanFrame plan_frame(const DeployedFunction& function, const Plan& plan, bool in_place, uint64_t program,
-                          const std::map<std::string, uint64_t>& object_ids) {
+ipc::PlanFrame plan_frame(const DeployedFunction& function, const Plan& plan, const Binary& binary, bool in_place,
+                          uint64_t program, const std::map<std::string, uint64_t>& object_ids) {
   Frame frame;
   frame.program = program;
   frame.slots = static_cast<uint32_t>(plan.slots.size());
@@ -76,7 +91,9 @@ ipc::PlanFrame plan_frame(const DeployedFunction& function, const Plan& plan, bo
     if (from.role == Role::kConstant) buffer.object = object_ids.at(function.constants[i]->hash);
     frame.buffers.push_back(buffer);
   }
-  for (const PlannedLaunch& launch : plan.launches) frame.launches.push_back(launch_of(launch));
+  Fnv1a hash;
+  hash.add(binary.object->hash);
+  for (const PlannedLaunch& launch : plan.launches) frame.launches.push_back(launch_of(launch, plan, binary, hash));
   for (const PlannedFill& fill : plan.fills)
     frame.fills.push_back({fill.buffer, fill.offset_bytes, fill.size_bytes, value_of(fill.value)});
   for (const PlannedRepeat& repeat : plan.repeats) frame.repeats.push_back(repeat_of(function.manifest, repeat));

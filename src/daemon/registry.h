@@ -27,6 +27,8 @@ using CachedPlanRef = std::shared_ptr<const CachedPlan>;
 struct Binary {
   HostObjectRef object;
   std::vector<Signature> signatures;  ///< in the order of the program's entries
+  /// Per kernel of the manifest: why it is launched whole; empty: it may be cut into slices.
+  std::vector<std::string> unsliceable;
 };
 
 /// A deployed version with all that running it takes.

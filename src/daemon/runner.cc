@@ -22,12 +22,15 @@ constexpr uint64_t kGranularity = 4096;
 
 sched::Config core_config_of(const Config& config) {
   sched::Config core;
+  // Where workers are threads of the operating system; other devices have none that it could hold back.
+  if (config.classes && os::can_change_class()) core.best_effort = kBestEffort;
   core.granularity_bytes = kGranularity;
   if (!config.policy.fairness.empty()) core.policy.fairness = config.policy.fairness;
   if (!config.policy.placement.empty()) core.policy.placement = config.policy.placement;
   if (!config.policy.eviction.empty()) core.policy.eviction = config.policy.eviction;
   if (!config.policy.setup.empty()) core.policy.setup = config.policy.setup;
   if (!config.policy.exit.empty()) core.policy.exit = config.policy.exit;
+  if (!config.policy.dispatch.empty()) core.policy.dispatch = config.policy.dispatch;
   return core;
 }
 
@@ -73,7 +76,10 @@ Runner::Runner(const Config& config, std::string run_folder, size_t tenants, Hos
       mailbox_(std::move(mailbox_event), kMailboxCapacity),
       poller_(std::move(poller)),
       core_(core_config_),
-      requests_(tenants) {}
+      requests_(tenants),
+      has_classes_(core_config_.best_effort == kBestEffort) {
+  if (config.classes && !has_classes_) os::log_debug("classes are off: workers could not be raised again");
+}
 
 Runner::~Runner() { stop(Duration{0}); }
 
@@ -119,12 +125,16 @@ void Runner::serve() {
         wake = std::min(wake, window->first);
     }
     for (uint64_t key : active_) sleep = executors_.at(key).process->prepare_sleep() && sleep;
+    for (auto& [number, program] : programs_) sleep = program.gate->prepare_sleep() && sleep;
     const Duration limit = !sleep                  ? Duration{0}
                            : wake == Time::never() ? Duration::forever()
                                                    : std::max(Duration{0}, wake - os::now());
     const std::vector<uint64_t> ready = poller_.wait(limit);
     for (uint64_t key : active_) executors_.at(key).process->woke();
+    for (auto& [number, program] : programs_) program.gate->woke();
 
+    // First what is quick and others wait for: a program that has work again.
+    for (auto it = programs_.begin(); it != programs_.end();) drain_program((it++)->first);
     mailbox_.drain(inbox_);
     for (Message& message : inbox_) handle(message);
     inbox_.clear();
@@ -222,6 +232,11 @@ void Runner::handle(Message& message) {
     counters_.fairness_lag_ns.store(lag.lag, std::memory_order_relaxed);
     counters_.fairness_bound_ns.store(lag.bound, std::memory_order_relaxed);
     standings->done(core_.standings());
+  } else if (auto* joins = std::get_if<JoinMessage>(&message)) {
+    joins->done(stop_at_ ? Result<ProgramLink>(unavailable("the server is stopping"))
+                         : join(*joins->tenant, joins->spec));
+  } else if (auto* leaves = std::get_if<LeaveMessage>(&message)) {
+    leave(leaves->program);
   } else if (auto* stop = std::get_if<StopMessage>(&message)) {
     stop_at_ = stop_at_ ? std::min(*stop_at_, stop->limit) : stop->limit;
   }

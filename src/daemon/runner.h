@@ -20,6 +20,7 @@
 #include "daemon/host_tier.h"
 #include "daemon/live_call.h"
 #include "daemon/memory_view.h"
+#include "daemon/program_gate.h"
 #include "daemon/recorder.h"
 #include "daemon/request_list.h"
 #include "daemon/story.h"
@@ -48,9 +49,13 @@ struct RunnerCounters {
   std::atomic<uint64_t> executors_started{0}, executors_lost{0}, queued{0}, evictions{0};
   std::atomic<uint64_t> exits{0}, prefetches{0}, hits{0}, misses{0};  ///< see sched::Scheduler::Counts
   std::atomic<uint64_t> loads{0}, loaded_bytes{0}, fetches{0}, fetched_bytes{0};
-  std::atomic<uint64_t> steps{0};  ///< of the core: unchanged means that nothing happened
+  std::atomic<uint64_t> past_gate{0};  ///< launches that no grant let through, as launchers tell
+  std::atomic<uint64_t> steps{0};      ///< of the core: unchanged means that nothing happened
   std::atomic<int64_t> fairness_lag_ns{0}, fairness_bound_ns{0};  ///< as of the last StandingsMessage
 };
+
+/// From this priority on it is the best effort: the class that gives way to all others.
+constexpr uint8_t kBestEffort = 7;
 
 /// What others post to the strand. `done` is called there, and must only hand over.
 struct SubmitMessage {
@@ -92,11 +97,20 @@ struct StoryMessage {
   std::string request;
   std::function<void(Result<Story>)> done;
 };
+struct JoinMessage {
+  const Tenant* tenant = nullptr;
+  ProgramSpec spec;
+  std::function<void(Result<ProgramLink>)> done;
+};
+struct LeaveMessage {
+  uint64_t program = 0;
+};
 struct StopMessage {
   Time limit;
 };
-using Message = std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, ListMessage, StandingsMessage,
-                             FetchedMessage, KeepMessage, MemoryMessage, StoryMessage, StopMessage>;
+using Message =
+    std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, ListMessage, StandingsMessage, FetchedMessage,
+                 KeepMessage, MemoryMessage, StoryMessage, JoinMessage, LeaveMessage, StopMessage>;
 
 /// The strand: a thread of its own that owns the core and the executors, and is the core's driver.
 ///
@@ -140,12 +154,17 @@ class Runner {
     std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
     uint32_t trims = 0;           ///< lanes that were told to trim
     bool killed_by_us = false;
-    bool is_doomed = false;  ///< nothing is sent to it any more; the core hears of it when the process is gone
+    bool is_best_effort = false;  ///< its class
+    bool is_doomed = false;       ///< nothing is sent to it any more; the core hears of it when the process is gone
   };
   /// An object in the memory of the host, or on its way there.
   struct Hosted {
     HostObjectRef object;
     Span span;
+  };
+  struct Program {
+    std::unique_ptr<ProgramGate> gate;
+    uint64_t device = 0;
   };
   struct FunctionName {
     std::string name, tenant;
@@ -154,6 +173,7 @@ class Runner {
     uint64_t request = 0;
     uint64_t executor = 0;  ///< key into executors_
     uint32_t lane = 0;
+    uint8_t level = 0;
     uint64_t lane_bytes = 0;
     DeployedRef function;
     CachedPlanRef plan;
@@ -174,7 +194,7 @@ class Runner {
          os::Event mailbox_event);
 
   /// What the poller's tokens say: which executor's which descriptor.
-  enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog };
+  enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog, kProgram };
   static uint64_t token(uint64_t key, Source source) { return key << 3 | static_cast<uint64_t>(source); }
 
   // runner.cc: the strand and its mail.
@@ -211,6 +231,15 @@ class Runner {
   std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end);
   std::string kernel_at(const Executor& executor, uint64_t run) const;
   void set_spin(uint64_t device);
+
+  // runner_gates.cc: grants, and what launchers tell.
+  static ipc::Grant grant_of(const sched::Grant& grant);
+  void carry_out(const sched::Grant& action);
+  void heard(sched::LauncherId launcher, const ipc::LaneEvent& event);
+  Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec);
+  void leave(uint64_t program);
+  void drain_program(uint64_t program);
+  void set_class(Executor& executor);
 
   // runner_actions.cc: the core's events and actions.
   void feed(sched::Event event);
@@ -250,6 +279,8 @@ class Runner {
   std::map<uint64_t, uint64_t> executor_keys_;  ///< core's id to key
   std::set<uint64_t> active_;                   ///< executors that may send events
   std::map<uint64_t, LiveRun> runs_;
+  std::map<uint64_t, Program> programs_;
+  std::map<std::string, uint64_t> program_names_;  ///< gaps of one name are alike, also after the program is gone
   std::map<uint64_t, std::unique_ptr<LiveCall>> calls_;
   RequestList requests_;
   std::map<uint64_t, Hosted> hosted_;                ///< objects by number, as the core wants them
@@ -261,7 +292,8 @@ class Runner {
   std::vector<uint64_t> over_;  ///< runs whose end the core is hearing of
   bool stepping_ = false;
   bool is_realtime_ = false;
-  uint64_t next_key_ = 1;
+  bool has_classes_ = false;  ///< they are wanted and permitted
+  uint64_t next_key_ = 1, next_program_ = 1;
   Time next_wake_ = Time::never();
   std::optional<Time> stop_at_;
   std::vector<Message> inbox_;

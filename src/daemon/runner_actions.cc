@@ -169,6 +169,7 @@ void Runner::carry_out(const sched::Run& action) {
   run.request = call.request;
   run.executor = executor_keys_.at(action.executor.value);
   run.lane = action.lane;
+  run.level = action.level;
   run.lane_bytes = action.lane_bytes;
   run.function = call.function;
   run.plan = call.plan;
@@ -186,6 +187,7 @@ void Runner::carry_out(const sched::Run& action) {
   }
   run.binary = &binary->second;
   runs_.emplace(action.run.value, std::move(run));
+  set_class(executor);
   try_push(action.run.value);
 }
 
@@ -216,15 +218,22 @@ void Runner::try_push(uint64_t run_id) {
   executor.pushed.push_back(run_id);
   if (const Status pushed = executor.process->push_run(run.lane, command); !pushed.ok())
     return doom(run.executor, pushed.error());
-  if (executor.pushed.size() == 1) mark_started(executor);
+  const auto same = [&](uint64_t other) { return runs_.at(other).level == runs_.at(run_id).level; };
+  if (std::count_if(executor.pushed.begin(), executor.pushed.end(), same) == 1) mark_started(executor);
 }
 
-// The device takes runs in order: one counts as started when all before it have ended, and all it needs is there.
+// At one level the device takes runs in order: one counts as started when all before it have ended, and all it needs is
+// there.
 void Runner::mark_started(Executor& executor) {
-  if (executor.pushed.empty()) return;
-  const LiveRun& first = runs_.at(executor.pushed.front());
-  if (executor.process->is_loading(first.function->objects)) return;
-  feed(sched::Started{{executor.pushed.front()}});
+  std::vector<uint64_t> first;
+  for (const uint64_t run : executor.pushed) {
+    const LiveRun& live = runs_.at(run);
+    if (std::any_of(first.begin(), first.end(), [&](uint64_t other) { return runs_.at(other).level == live.level; }))
+      continue;
+    first.push_back(run);
+  }
+  std::erase_if(first, [&](uint64_t run) { return executor.process->is_loading(runs_.at(run).function->objects); });
+  for (const uint64_t run : first) feed(sched::Started{{run}});
 }
 
 // The run is forgotten once the core has heard of its end and what it asked for was done: its answer needs the report.

@@ -19,6 +19,7 @@ constexpr Duration kDemandWindow = Duration::seconds(10);
 Result<uint64_t> Runner::start_process(uint64_t device_id) {
   const uint64_t key = next_key_++;
   QUERN_TRY(auto process, ExecutorProcess::start(device(device_id).config, core_config_.lanes,
+                                                 grant_of(sched::first_grant(core_config_)),
                                                  fmt::format("{}/executor-{}", run_folder_, key)));
   QUERN_TRY(poller_.add(process->socket_fd(), token(key, Source::kSocket)));
   QUERN_TRY(poller_.add(process->wake_fd(), token(key, Source::kWake)));
@@ -92,6 +93,10 @@ void Runner::fill_pool(uint64_t device_id) {
 void Runner::look_at(uint64_t which) {
   if (which == token(0, Source::kMailbox)) return mailbox_.woken();
   const uint64_t key = which >> 3;
+  if (which == token(key, Source::kProgram)) {
+    if (const auto program = programs_.find(key); program != programs_.end()) program->second.gate->woken();
+    return drain_program(key);
+  }
   const auto it = executors_.find(key);
   if (it == executors_.end()) return;  // gone by now
   switch (static_cast<Source>(which & 7)) {
@@ -122,6 +127,7 @@ void Runner::look_at(uint64_t which) {
       if (!it->second.process->take_log()) poller_.remove(it->second.process->log_fd());
       break;
     case Source::kMailbox:
+    case Source::kProgram:
       break;
   }
 }
@@ -166,6 +172,10 @@ void Runner::take(uint64_t key, uint32_t lane, const ipc::LaneEvent& event) {
     return;
   }
   Executor& executor = executors_.at(key);
+  if (!std::holds_alternative<ipc::LaneTrimmed>(event)) {
+    if (executor.id) heard(sched::lane_of(*executor.id, lane), event);
+    return;
+  }
   --executor.trims;
   if (executor.runs.empty() && executor.trims == 0) active_.erase(key);
   if (executor.id) feed(sched::Trimmed{*executor.id, lane});
@@ -193,7 +203,7 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   executor.process->learn(run.plan->id, Duration{elapsed_ns});
   ++on.runs_ended;
   on.device_time_ns += run.device_time_ns;
-  if (run.stopped) executor.process->open_gate(lane);
+  if (run.stopped) executor.process->stopped(lane);
   std::erase(executor.pushed, event.run);
   mark_started(executor);
   finish(event.run, !event.ok);

@@ -111,6 +111,7 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
     process.threads.emplace_back(fmt::format("lane{}", i), [lane = process.lanes[i].get()] {
       os::use_alternate_stack();
       os::want_exact_timers();
+      os::want_short_turns();
       const Status ended = lane->serve();
       QUERN_CHECK(ended.ok(), ended.error().text);
     });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of a lane; lane_steps.cc walks through a plan, lane_memory.cc has what it computes in, lane_constants.cc
-// waits for what is not there yet. A warm run costs: one record read, the buffers found among those imported before,
-// one launch per kernel, one wait, one record written. What is in flight is bounded in expected device time (the gate's
-// depth), since nothing that was enqueued can be recalled.
+// The loop of a lane; lane_steps.cc walks through a plan, lane_gate.cc waits for grants and for what was launched,
+// lane_memory.cc has what it computes in, lane_constants.cc waits for what is not there yet. A warm run costs: one
+// record read, the buffers found among those imported before, one launch per kernel, one wait, one record written. What
+// is in flight is bounded in expected device time (the gate's depth), since nothing that was enqueued can be recalled.
 #include "executor/lane.h"
 
 #include <fmt/format.h>
@@ -115,6 +115,7 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   first_start_ns_ = last_end_ns_ = waited_ns_ = 0;
   is_confirmed_ = false;
   scale_ = 1;
+  told_next_ns_ = 0;
   profile_.clear();
   Status status = execute(command, ended);
   // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
@@ -192,7 +193,8 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
     shared[launch.entry] = ready.kernel_of.back();
     ready.kernels.push_back(std::move(kernel));
   }
-  ready.expected_ns.resize(frame.launches.size());
+  for (const auto& launch : frame.launches)
+    ready.cuts.push_back(cut_of(launch, holdings_.device().caps().launch_offset));
   for (const auto& buffer : frame.buffers)
     if (is_bound(buffer.role) && buffer.arena == ipc::PlanFrame::kNone && !holdings_.in_place())
       return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
@@ -254,7 +256,7 @@ Status Lane::copy_in(Ready& ready) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kInput) continue;
     QUERN_TRY(const uint64_t point, queue_->write(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
-    in_flight_.push_back({point, 0, 0});
+    in_flight_.push_back({.point = point});
   }
   return {};
 }
@@ -264,7 +266,7 @@ Status Lane::copy_out(Ready& ready) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kOutput) continue;
     QUERN_TRY(const uint64_t point, queue_->read(*bound_[names_[i]], 0, {host_[i], buffers[i].size_bytes}));
-    in_flight_.push_back({point, 0, ipc::kNoLaunch});
+    in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
   }
   return {};
 }
@@ -282,7 +284,7 @@ Status Lane::bring_home(Ready& ready) {
   }
   const auto copy = [&](hal::Buffer& from, hal::Buffer& to) -> Status {
     QUERN_TRY(const uint64_t point, queue_->copy(from, 0, to, 0, to.size_bytes()));
-    in_flight_.push_back({point, 0, ipc::kNoLaunch});
+    in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
     return {};
   };
   for (auto& [from, to] : moves) {
@@ -297,70 +299,6 @@ Status Lane::bring_home(Ready& ready) {
   return {};
 }
 
-Result<bool> Lane::pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns) {
-  const ipc::Gate& gate = links_.daemon.gate;
-  while (!ipc::is_open(gate.word.load(std::memory_order_acquire))) {
-    // What was enqueued has to go on; then sleep until a grant or a stop.
-    QUERN_TRY(queue_->flush());
-    links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
-    const bool closed = !ipc::is_open(gate.word.load(std::memory_order_seq_cst));
-    if (closed && commands_.empty()) links_.wake.wait(Duration::forever());
-    links_.wake.drain();
-    links_.own.waits_at_gate.store(0, std::memory_order_relaxed);
-    QUERN_TRY(const bool goes_on, heed(run));
-    if (!goes_on) return false;
-  }
-  const uint64_t depth_ns = gate.depth_ns.load(std::memory_order_relaxed);
-  const uint32_t depth = std::max(1U, gate.depth.load(std::memory_order_relaxed));
-  // What a launch takes depends on its scalars too, so a prediction counts only once this run has confirmed it: until
-  // its first launch ended two are in flight at most, and from then on all are scaled by how that one came out.
-  const double in_flight_ns = static_cast<double>(in_flight_ns_ + expected_ns) * scale_;
-  if (in_flight_.size() >= depth ||
-      (in_flight_.size() >= 2 && (!is_confirmed_ || in_flight_ns > static_cast<double>(depth_ns))))
-    QUERN_TRY(retire(ready, std::max<size_t>(1, in_flight_.size() / 4)));
-  return true;
-}
-
-// A launch never seen is taken for half of the bound: two such are in flight at most.
-uint64_t Lane::expected_of(const Ready& ready, uint32_t launch) const {
-  if (ready.expected_ns[launch]) return ready.expected_ns[launch];
-  return std::max<uint64_t>(1, links_.daemon.gate.depth_ns.load(std::memory_order_relaxed) / 2);
-}
-
-// Waits until at most `keep` of what is in flight is left, and learns from what ended. Whoever wakes up pays some 10 us
-// of the device, so three quarters are let go at a time: what is left still keeps it busy until the next are enqueued.
-Status Lane::retire(Ready& ready, size_t keep) {
-  if (in_flight_.size() <= keep) return {};
-  const uint64_t point = in_flight_[in_flight_.size() - keep - 1].point;
-  if (Status waited = queue_->timeline().wait(point, Duration::forever()); !waited.ok()) {
-    const uint32_t launch = in_flight_.front().launch;
-    const auto& launches = ready.plan->frame.launches;
-    const std::string entry = launch < launches.size() ? launches[launch].entry : "copy";
-    return {Error{waited.error().code, fmt::format("kernel {}: {}", entry, waited.error().text)}};
-  }
-  while (in_flight_.size() > keep) {
-    const InFlight& done = in_flight_.front();
-    if (done.expected_ns > 0) {
-      if (const auto time = queue_->timing(done.point)) {
-        const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
-        scale_ = static_cast<double>(took_ns) / static_cast<double>(done.expected_ns);
-        is_confirmed_ = true;
-        ready.expected_ns[done.launch] = took_ns;
-        if (!profile_.empty()) {
-          const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;
-          if (kernel < profile_.size()) ++profile_[kernel].launches, profile_[kernel].time_ns += took_ns;
-        }
-        if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
-        last_end_ns_ = time->end_ns;
-      }
-    }
-    in_flight_ns_ -= done.expected_ns;
-    in_flight_.pop_front();
-  }
-  if (!in_flight_.empty()) links_.own.running_launch.store(in_flight_.front().launch, std::memory_order_relaxed);
-  return {};
-}
-
 Status Lane::drain() {
   if (in_flight_.empty()) return {};
   const uint64_t point = in_flight_.back().point;
@@ -372,5 +310,7 @@ Status Lane::drain() {
 void Lane::forget_segment(uint32_t segment) {
   std::erase_if(imports_, [&](const auto& item) { return std::get<0>(item.first) == segment; });
 }
+
+template void Lane::report(const ipc::WorkReady& event);
 
 }  // namespace quern::executor

@@ -16,6 +16,7 @@
 #include "ipc/plan_frame.h"
 #include "ipc/ring.h"
 #include "ipc/shared_page.h"
+#include "launcher/permit.h"
 #include "os/event.h"
 
 namespace quern::executor {
@@ -40,12 +41,19 @@ class Lane {
 
  private:
   using ViewKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< buffer, offset, size
+  /// How a launch can be divided, and how long it takes.
+  struct Cut {
+    uint32_t axis = 0;   ///< the dimension with the most groups
+    uint64_t parts = 1;  ///< groups along it, where it can be launched in slices
+    uint64_t step = 0;   ///< work-items of one
+    double part_ns = 0;  ///< as seen lately; 0: never
+  };
   /// What this lane keeps for a plan: kernels with their arguments, and views.
   struct Ready {
     std::shared_ptr<PreparedPlan> plan;
     std::vector<std::unique_ptr<hal::Kernel>> kernels;  ///< made once, and shared where a plan has very many launches
     std::vector<uint32_t> kernel_of;                    ///< per launch, into `kernels`
-    std::vector<uint64_t> expected_ns;                  ///< per launch, as last seen; 0: unknown
+    std::vector<Cut> cuts;                              ///< per launch
     std::map<ViewKey, hal::Buffer*> constant_views;     ///< that the plan owns
     /// Of the memory of this lane, and gone with it: per buffer its place, null if it is bound or constant (empty: not
     /// made yet); and views of those.
@@ -60,6 +68,9 @@ class Lane {
   struct InFlight {
     uint64_t point = 0, expected_ns = 0;
     uint32_t launch = 0;
+    uint64_t parts = 0;
+    uint64_t word = 0;      ///< of the gate, when it was launched
+    bool is_first = false;  ///< slice of its kernel
   };
 
   Lane(Holdings& holdings, Links links, std::unique_ptr<hal::Queue> queue);
@@ -101,10 +112,18 @@ class Lane {
   Result<bool> is_met(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Until& until, uint64_t round);
   Result<hal::Buffer*> resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size);
 
-  /// Waits while the gate is closed or the depth is reached; false if the run was stopped meanwhile.
-  Result<bool> pass_gate(Ready& ready, uint64_t run, uint64_t expected_ns);
-  uint64_t expected_of(const Ready& ready, uint32_t launch) const;
+  // lane_gate.cc: what may be launched, and what ended.
+  static Cut cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset);
+  /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
+  /// meanwhile.
+  Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts);
+  /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
+  Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant);
+  void tell_next(const Cut* cut, uint64_t parts);
+  uint64_t expected_ns(const Cut& cut, uint64_t parts) const;
   Status retire(Ready& ready, size_t keep);
+  Status retire_ended(Ready& ready);
+  void learn(Ready& ready, const InFlight& done);
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
   void forget_segment(uint32_t segment);
@@ -136,6 +155,7 @@ class Lane {
   bool trim_after_run_ = false;  ///< it was asked for meanwhile
   bool is_confirmed_ = false;    ///< a launch of this run has ended
   double scale_ = 1;             ///< how long the last launch took against what was expected of it
+  uint64_t told_next_ns_ = 0;    ///< what the daemon was told of the next launch
 };
 
 }  // namespace quern::executor

@@ -79,13 +79,11 @@ Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset,
 
 Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t index) {
   const ipc::PlanFrame::Launch& launch = ready.plan->frame.launches[index];
-  // Before the gate, which may close meanwhile.
+  // Before the gates, which may close meanwhile.
   if (!has_constants_) {
     QUERN_TRY(const bool goes_on, await_constants(ready, command.run, launch));
     if (!goes_on) return false;
   }
-  QUERN_TRY(const bool go, pass_gate(ready, command.run, expected_of(ready, index)));
-  if (!go) return false;
   arguments_.clear();
   for (const auto& argument : launch.arguments) {
     switch (argument.kind) {
@@ -108,22 +106,33 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   what.dimensions = launch.dimensions;
   what.global = launch.global;
   what.local = launch.local;
-  Result<uint64_t> point = queue_->launch(what);
-  if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
-  if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
-  const uint64_t expected_ns = expected_of(ready, index);
-  in_flight_.push_back({*point, expected_ns, index});
-  in_flight_ns_ += expected_ns;
+  const Cut& cut = ready.cuts[index];
+  for (uint64_t done = 0; done < cut.parts;) {
+    QUERN_TRY(const uint64_t parts, pass_gate(ready, command.run, &cut, cut.parts - done));
+    if (parts == 0) return false;
+    if (parts < cut.parts) {
+      what.offset[cut.axis] = done * cut.step;
+      what.global[cut.axis] = parts * cut.step;
+    }
+    Result<uint64_t> point = queue_->launch(what);
+    if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
+    if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
+    const uint64_t expected = expected_ns(cut, parts);
+    in_flight_.push_back(
+        {*point, expected, index, parts, links_.daemon.gate.word.load(std::memory_order_relaxed), done == 0});
+    in_flight_ns_ += expected;
+    done += parts;
+  }
   return true;
 }
 
 Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill) {
-  QUERN_TRY(const bool go, pass_gate(ready, command.run, 0));
-  if (!go) return false;
+  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, nullptr, 1));
+  if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
                                                std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
-  in_flight_.push_back({point, 0, ipc::kNoLaunch});
+  in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
   return true;
 }
 
@@ -163,7 +172,7 @@ Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ip
   element_ = {};
   QUERN_TRY(const uint64_t point,
             queue_->read(*bound_[names_[until.buffer]], until.offset, std::span(element_).first(size_of(until.dtype))));
-  in_flight_.push_back({point, 0, ipc::kNoLaunch});
+  in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
   QUERN_TRY(queue_->flush());
   QUERN_TRY(retire(ready, 0));
   Scalar seen{until.dtype, 0};

@@ -40,8 +40,6 @@ class LaneTest : public testing::Test {
     auto& theirs = pages_.executor().lanes[0];
     commands_ = std::make_unique<ipc::RingProducer>(ours.command_head, theirs.command_tail, ours.commands);
     events_ = std::make_unique<ipc::RingConsumer>(theirs.event_head, ours.event_tail, theirs.events);
-    gate().depth_ns = 2'000'000;
-    gate().depth = 1;
     set_gate(true);
     hal::Source source;
     source.text =
@@ -117,7 +115,8 @@ class LaneTest : public testing::Test {
     wake_.signal();
   }
 
-  void set_gate(bool open) { gate().word = (++epoch_ << 1) | (open ? 1 : 0); }
+  void set_gate(bool open) { set_gate(ipc::Grant{.open = open, .depth_ns = 2'000'000, .depth = 2}); }
+  void set_gate(const ipc::Grant& grant) { ipc::write_grant(gate(), epoch_, grant); }
   ipc::Gate& gate() { return pages_.daemon().lanes[0].gate; }
   ipc::ExecutorPage::Lane& published() { return pages_.executor().lanes[0]; }
 

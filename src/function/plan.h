@@ -195,10 +195,19 @@ struct Signature {
   std::vector<Argument> arguments;
   Size3 required_local = {0, 0, 0};
   uint64_t local_memory_bytes = 0;
+  /// Why several launches over parts of its range might not do what one over all of it does. Empty: they do.
+  std::string unsliceable = {};
 };
 
 /// Holds the manifest against the compiled program: entries exist ("did you mean"), argument counts, kinds and types
 /// match (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16). Mistakes name kernel and argument.
 std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures);
+
+/// Why a kernel is launched whole whatever its sizes: what the compiler saw of its entry, or that the driver picks its
+/// local size. Empty: its launches may be cut into slices of whole groups, told apart by their offsets.
+std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures);
+
+/// The groups of a launch along its longest dimension; 1 where the driver picks the local size.
+uint64_t most_groups(const PlannedLaunch& launch);
 
 }  // namespace quern

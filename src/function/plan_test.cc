@@ -333,6 +333,28 @@ TEST(Signatures, MatchTheManifest) {
             std::string::npos);
 }
 
+TEST(Signatures, SayWhyAKernelIsLaunchedWhole) {
+  const Manifest manifest = manifest_of();
+  auto signatures = good_signatures();
+  signatures[0].unsliceable = "uses get_global_size";
+  KernelDecl kernel = manifest.kernels[0];
+  kernel.entry = "one";
+  EXPECT_EQ(unsliceable(kernel, signatures), "uses get_global_size");
+  kernel.entry = "three";
+  kernel.local = {Expression::constant(4)};
+  EXPECT_EQ(unsliceable(kernel, signatures), "");
+  kernel.local.clear();
+  EXPECT_EQ(unsliceable(kernel, signatures), "names no local size");
+  kernel.entry = "five";
+  EXPECT_EQ(unsliceable(kernel, signatures), "is not in the program");
+
+  PlannedLaunch launch;
+  launch.global = {64, 32, 1};
+  EXPECT_EQ(most_groups(launch), 1u);
+  launch.local = {16, 2, 1};
+  EXPECT_EQ(most_groups(launch), 16u);
+}
+
 TEST(Signatures, SmallFloatsAreUshort) {
   Manifest manifest = manifest_of();
   manifest.kernels = {manifest.kernels[2]};

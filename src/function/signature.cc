@@ -78,6 +78,12 @@ std::string_view word_of(Access access) {
   return access == Access::kIn ? "in" : access == Access::kOut ? "out" : "inout";
 }
 
+const Signature* find_signature(std::span<const Signature> signatures, std::string_view entry) {
+  const auto found = std::find_if(signatures.begin(), signatures.end(),
+                                  [&](const Signature& signature) { return signature.entry == entry; });
+  return found == signatures.end() ? nullptr : &*found;
+}
+
 class SignatureCheck {
  public:
   SignatureCheck(const Manifest& manifest, std::span<const Signature> signatures)
@@ -86,9 +92,8 @@ class SignatureCheck {
   std::vector<Mistake> run() {
     for (const KernelDecl& kernel : manifest_.kernels) {
       kernel_ = &kernel;
-      const auto signature = std::find_if(signatures_.begin(), signatures_.end(),
-                                          [&](const Signature& one) { return one.entry == kernel.entry; });
-      if (signature == signatures_.end()) {
+      const Signature* signature = find_signature(signatures_, kernel.entry);
+      if (!signature) {
         missing_entry();
         continue;
       }
@@ -220,6 +225,20 @@ class SignatureCheck {
 
 std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures) {
   return SignatureCheck(manifest, signatures).run();
+}
+
+std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures) {
+  const Signature* signature = find_signature(signatures, kernel.entry);
+  if (!signature) return "is not in the program";
+  if (!signature->unsliceable.empty()) return signature->unsliceable;
+  return kernel.local.empty() ? "names no local size" : "";
+}
+
+uint64_t most_groups(const PlannedLaunch& launch) {
+  uint64_t most = 1;
+  for (size_t i = 0; i < 3; ++i)
+    if (launch.local[i] != 0) most = std::max(most, launch.global[i] / launch.local[i]);
+  return most;
 }
 
 }  // namespace quern

@@ -38,6 +38,9 @@ struct EntryInfo {
   std::vector<ArgumentInfo> arguments;
   Size3 required_group_size = {0, 0, 0};  ///< zeros: any
   uint64_t local_memory_bytes = 0;        ///< declared inside the kernel
+  /// Why several launches over parts of the range, told apart by their offsets, might not do what one over all of it
+  /// does: the built-in that would show it. Empty: they do the same.
+  std::string unsliceable;
 };
 
 /// Where the machine code of an entry lies in this process: what a fault handler needs to name the kernel.

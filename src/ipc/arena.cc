@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ipc/arena.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -137,8 +136,7 @@ void Arena::give_back(const Segment& segment, uint64_t offset, uint64_t size) {
 Result<std::shared_ptr<Segment>> Arena::reader_of(Segment& segment) {
   return rooms_.with([&](Rooms&) -> Result<std::shared_ptr<Segment>> {
     if (!segment.reader) {
-      os::Fd fd(fcntl(segment.fd.get(), F_DUPFD_CLOEXEC, 0));
-      if (!fd) return exhausted(fmt::format("{}: no descriptor is left for a segment that is read", name_));
+      QUERN_TRY(os::Fd fd, os::duplicate(segment.fd));
       QUERN_TRY(segment.reader, adopt_segment(std::move(fd), segment.size_bytes));
     }
     return segment.reader;

@@ -9,7 +9,7 @@
 namespace quern::ipc {
 namespace {
 
-constexpr uint32_t kMostBindings = 256, kMostScalars = 4096, kMostReported = 16, kMostKernels = 256;
+constexpr uint32_t kMostBindings = 256, kMostScalars = 4096, kMostReported = 16, kMostKernels = 256, kMostSamples = 256;
 constexpr uint32_t kMostCores = 1024, kMostWorkers = 1024, kMostEntries = 4096, kMostGroupSizes = 64,
                    kMostHeaders = 256;
 constexpr size_t kLongestSource = size_t{16} << 20;
@@ -102,7 +102,7 @@ template <class V>
 void fields(V& v, SignatureFrame& s) {
   v(s.entry);
   v.list(s.arguments, 1024, [&](auto& a) { v(a.name), v(a.type), v(a.space), v(a.is_const); });
-  v(s.required_local), v(s.local_memory_bytes);
+  v(s.required_local), v(s.local_memory_bytes), v(s.unsliceable);
 }
 template <class V>
 void fields(V& v, RunCommand& r) {
@@ -134,6 +134,19 @@ void fields(V& v, RunEnded& r) {
 }
 template <class V>
 void fields(V&, LaneTrimmed&) {}
+template <class V>
+void fields(V& v, WorkReady& w) {
+  v(w.at_ns), v(w.kernel), v(w.next_ns), v(w.sliceable);
+}
+template <class V>
+void fields(V& v, GapBegun& g) {
+  v(g.at_ns), v(g.after);
+}
+template <class V>
+void fields(V& v, DeviceUsed& u) {
+  v(u.time_ns), v(u.launches), v(u.past_gate);
+  v.list(u.samples, kMostSamples, [&](auto& s) { v(s.kernel), v(s.groups), v(s.time_ns), v(s.is_undisturbed); });
+}
 
 namespace {
 
@@ -215,6 +228,9 @@ Status decode(std::span<const std::byte> bytes, Command& into) {
 
 void encode(const RunEnded& ended, ByteWriter& into) { write_event<0>(ended, into); }
 void encode(const LaneTrimmed& trimmed, ByteWriter& into) { write_event<1>(trimmed, into); }
+void encode(const WorkReady& ready, ByteWriter& into) { write_event<2>(ready, into); }
+void encode(const GapBegun& gap, ByteWriter& into) { write_event<3>(gap, into); }
+void encode(const DeviceUsed& used, ByteWriter& into) { write_event<4>(used, into); }
 
 Result<LaneEvent> decode_lane_event(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);

@@ -161,6 +161,7 @@ struct SignatureFrame {
   std::vector<Argument> arguments;
   Size3 required_local = {0, 0, 0};
   uint64_t local_memory_bytes = 0;
+  std::string unsliceable;  ///< why it cannot be launched in slices; empty: it can
 };
 Bytes encode(std::span<const SignatureFrame> signatures);
 Result<std::vector<SignatureFrame>> decode_signatures(std::span<const std::byte> bytes);
@@ -219,10 +220,40 @@ struct RunEnded {
 };
 /// The lane holds no memory.
 struct LaneTrimmed {};
-using LaneEvent = std::variant<RunEnded, LaneTrimmed>;
+
+// Events of any launcher: a lane, or a program with a gate of its own.
+
+/// It has something to launch, after a gap or for the first time. Sent before it is launched.
+struct WorkReady {
+  int64_t at_ns = 0;
+  uint64_t kernel = 0;   ///< what is next, by its identity; 0: unknown
+  uint64_t next_ns = 0;  ///< how long that will take, as the launcher expects; 0: it was never seen
+  bool sliceable = false;
+};
+/// All it launched has ended, and it has nothing to launch.
+struct GapBegun {
+  int64_t at_ns = 0;   ///< when the last of it ended
+  uint64_t after = 0;  ///< which was this one: gaps after the same are alike
+};
+/// What was launched and has ended since it said so last. At most every millisecond.
+struct DeviceUsed {
+  uint64_t time_ns = 0;  ///< of the device
+  uint64_t launches = 0;
+  uint64_t past_gate = 0;  ///< of those, launched without having been let through
+  struct Sample {
+    uint64_t kernel = 0, groups = 0, time_ns = 0;
+    bool is_undisturbed = false;  ///< nobody else's work is in that time
+  };
+  std::vector<Sample> samples;
+};
+
+using LaneEvent = std::variant<RunEnded, LaneTrimmed, WorkReady, GapBegun, DeviceUsed>;
 /// As alternatives of LaneEvent, without the copy that making one would take.
 void encode(const RunEnded& ended, ByteWriter& into);
 void encode(const LaneTrimmed& trimmed, ByteWriter& into);
+void encode(const WorkReady& ready, ByteWriter& into);
+void encode(const GapBegun& gap, ByteWriter& into);
+void encode(const DeviceUsed& used, ByteWriter& into);
 Result<LaneEvent> decode_lane_event(std::span<const std::byte> bytes);
 
 }  // namespace quern::ipc

@@ -46,6 +46,8 @@ struct PlanFrame {
     uint32_t dimensions = 1;
     Size3 global = {1, 1, 1}, local = {0, 0, 0};
     std::vector<Argument> arguments;
+    uint64_t identity = 0;   ///< of the kernel: the same program, entry, sizes and shapes have the same
+    bool sliceable = false;  ///< launches over parts of the range do what one over all of it does
   };
   struct Fill {
     uint32_t buffer = 0;

@@ -16,7 +16,7 @@ namespace {
 
 struct Flags {
   std::string name, json, row;
-  bool quick = false;
+  bool quick = false, full = false;
 };
 
 const bench::Bench* find(const std::string& name) {
@@ -39,6 +39,7 @@ Status measure(const bench::Bench& one, const Flags& flags) {
   report.machine = bench::machine_description();
   bench::Options options;
   options.quick = flags.quick;
+  options.full = flags.full;
   options.row = flags.row;
   const bool is_terminal = isatty(STDERR_FILENO) == 1;
   options.progress = [is_terminal](std::string_view line) {
@@ -75,6 +76,7 @@ void add_bench(CLI::App& app, Work& work) {
   command->add_option("--json", flags->json, "Also write the rows here")->type_name("FILE");
   command->add_option("--row", flags->row, "Only rows whose names begin so, where others can be left out");
   command->add_flag("--quick", flags->quick, "A tenth of the rounds: does it run at all?");
+  command->add_flag("--full", flags->full, "Every row it knows, however long that takes, where some are left out");
   command->callback([=, &work] { work = [=] { return run(*flags); }; });
 }
 

@@ -8,6 +8,7 @@
 #include "main/cases.h"
 #include "main/command.h"
 #include "main/local.h"
+#include "main/slices.h"
 
 namespace quern::main {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 struct Flags {
   std::string folder;
   LocalFlags local;
-  bool json = false;
+  bool json = false, slices = false;
 };
 
 /// One line of the report.
@@ -23,6 +24,7 @@ struct Row {
   std::string name, sizes, result;
   bool ok = true;
   uint64_t device_ns = 0;
+  int slicings = 0;  ///< that gave the same; 0 if nothing could be cut
 };
 struct KernelRow {
   std::string entry;
@@ -54,7 +56,9 @@ Binding odd_sizes(const Manifest& manifest) {
 
 class Checker {
  public:
-  Checker(Local& local, daemon::FunctionRef function) : local_(local), function_(std::move(function)) {}
+  /// `slices` is null if slices are not to be checked.
+  Checker(Local& local, daemon::FunctionRef function, Slices* slices)
+      : local_(local), function_(std::move(function)), slices_(slices) {}
 
   // Random numbers go in; that it runs to its end is what is checked.
   Status try_size(std::string name, const Binding& binding, bool with_kernels) {
@@ -85,15 +89,14 @@ class Checker {
       if (buffer.role == Role::kInput) flags.push_back({buffer.name, "@random"});
     QUERN_TRY(const auto inputs, make_inputs(info_of(*function_), flags, dims, 1));
     for (const OwnedTensor& input : inputs) request.inputs.push_back(input.view());
-    // Once to warm up, then for the time.
-    auto answer = local_.call(function_, request, false);
-    if (answer.ok()) answer = local_.call(function_, request, true);
+    const auto answer = call(request);
     if (!answer.ok()) {
       row.ok = false;
       row.result = answer.error().text;
     } else {
       row.device_ns = answer->call->times.device_time_ns;
       if (with_kernels) QUERN_TRY(note_kernels(binding, *answer->call));
+      QUERN_TRY(try_slices(request, binding, *answer, row));
     }
     rows_.push_back(std::move(row));
     return {};
@@ -105,9 +108,7 @@ class Checker {
     request.parameters = one.parameters;
     for (const OwnedTensor& input : one.inputs) request.inputs.push_back(input.view());
     Row row{"expected/" + one.name, "", "", true, 0};
-    // Once to warm up, then for the time.
-    auto answer = local_.call(function_, request, false);
-    if (answer.ok()) answer = local_.call(function_, request, true);
+    const auto answer = call(request);
     if (!answer.ok()) {
       rows_.push_back({row.name, "", answer.error().text, false, 0});
       return {};
@@ -134,6 +135,7 @@ class Checker {
       row.result += fmt::format("{}{}: {}", row.result.empty() ? "" : "; ", wanted.name, difference.what);
     }
     if (row.ok) row.result = largest == 0 ? "is equal" : fmt::format("is equal within {:.1g}", largest);
+    QUERN_TRY(try_slices(request, binding, *answer, row));
     rows_.push_back(std::move(row));
     return {};
   }
@@ -148,11 +150,32 @@ class Checker {
       rows.push_back({row.name, row.sizes, row.device_ns ? show_time(static_cast<double>(row.device_ns)) : "",
                       (row.ok ? "" : "FAILED: ") + row.result});
     fmt::print("{}", align(rows));
-    if (kernels_.empty()) return;
+    if (!kernels_.empty()) print_kernels();
+    if (slices_) slices_->print();
+  }
+
+  void print_json() const {
+    std::string rows, kernels;
+    for (const Row& row : rows_)
+      rows += fmt::format("{}{{\"name\": {}, \"size\": {}, \"ok\": {}, \"result\": {}, \"device_time_ns\": {}{}}}",
+                          rows.empty() ? "" : ", ", json_string(row.name), json_string(row.sizes), row.ok,
+                          json_string(row.result), row.device_ns,
+                          slices_ ? fmt::format(", \"slicings\": {}", row.slicings) : "");
+    for (const KernelRow& kernel : kernels_)
+      kernels += fmt::format("{}{{\"entry\": {}, \"launches\": {}, \"time_ns\": {}, \"bytes\": {}, \"flops\": {}}}",
+                             kernels.empty() ? "" : ", ", json_string(kernel.entry), kernel.launches, kernel.time_ns,
+                             kernel.bytes, kernel.flops);
+    fmt::print("{{\"function\": {}, \"version\": {}, \"ok\": {}, \"checks\": [{}], \"kernels\": [{}]{}}}\n",
+               json_string(function_->name), json_string(function_->version), all_ok(), rows, kernels,
+               slices_ ? fmt::format(", \"slices\": {}", slices_->json()) : "");
+  }
+
+ private:
+  void print_kernels() const {
     const auto rate = [](double amount, uint64_t time_ns) {
       return amount > 0 && time_ns > 0 ? fmt::format("{:.3g}", amount / static_cast<double>(time_ns)) : "";
     };
-    rows = {{"KERNEL", "LAUNCHES", "TIME", "GB/s", "GFLOP/s"}};
+    std::vector<std::vector<std::string>> rows{{"KERNEL", "LAUNCHES", "TIME", "GB/s", "GFLOP/s"}};
     for (const KernelRow& kernel : kernels_)
       rows.push_back({kernel.entry, fmt::format("{}", kernel.launches), show_time(static_cast<double>(kernel.time_ns)),
                       rate(kernel.bytes, kernel.time_ns), rate(kernel.flops, kernel.time_ns)});
@@ -160,21 +183,33 @@ class Checker {
     fmt::print("\n{}", align(rows, right));
   }
 
-  void print_json() const {
-    std::string rows, kernels;
-    for (const Row& row : rows_)
-      rows += fmt::format("{}{{\"name\": {}, \"size\": {}, \"ok\": {}, \"result\": {}, \"device_time_ns\": {}}}",
-                          rows.empty() ? "" : ", ", json_string(row.name), json_string(row.sizes), row.ok,
-                          json_string(row.result), row.device_ns);
-    for (const KernelRow& kernel : kernels_)
-      kernels += fmt::format("{}{{\"entry\": {}, \"launches\": {}, \"time_ns\": {}, \"bytes\": {}, \"flops\": {}}}",
-                             kernels.empty() ? "" : ", ", json_string(kernel.entry), kernel.launches, kernel.time_ns,
-                             kernel.bytes, kernel.flops);
-    fmt::print("{{\"function\": {}, \"version\": {}, \"ok\": {}, \"checks\": [{}], \"kernels\": [{}]}}\n",
-               json_string(function_->name), json_string(function_->version), all_ok(), rows, kernels);
+  // Once to warm up, then for the time.
+  Result<Local::Answer> call(const client::InferRequest& request) {
+    QUERN_TRY(const auto first, local_.call(function_, request, false));
+    if (slices_) first_ = copy_of(first.answer.outputs);
+    return local_.call(function_, request, true);
   }
 
- private:
+  Status try_slices(const client::InferRequest& request, const Binding& binding, const Local::Answer& answer,
+                    Row& row) {
+    if (!slices_) return {};
+    // Atomics on floats, or an output that was not written: such a function is never the same.
+    if (const auto found = difference(first_, answer.answer.outputs)) {
+      row.result += fmt::format("; slices are not compared: from call to call {}", *found);
+      return {};
+    }
+    QUERN_TRY(const uint64_t sliced, slices_->note(binding, *answer.call));
+    if (const auto found = slices_->run(request, first_)) {
+      row.ok = false;
+      row.result += fmt::format("; in slices {}", *found);
+      return {};
+    }
+    if (sliced == 0) return {};
+    row.slicings = Slices::kRounds;
+    row.result += ", also in slices";
+    return {};
+  }
+
   Status note_kernels(const Binding& binding, const daemon::Call& call) {
     QUERN_TRY(const Plan plan, make_plan(function_->manifest, binding));
     std::vector<KernelRow> planned(function_->manifest.kernels.size());
@@ -197,6 +232,8 @@ class Checker {
 
   Local& local_;
   daemon::FunctionRef function_;
+  Slices* slices_;
+  OutputBytes first_;  // of the call before the last
   std::vector<Row> rows_;
   std::vector<KernelRow> kernels_;
 };
@@ -224,7 +261,11 @@ Result<bool> check(const Flags& flags) {
   QUERN_TRY(const std::vector<Case> cases, read_cases(flags.folder));
   QUERN_TRY(auto local, Local::create(flags.local));
   QUERN_TRY(const auto function, local->deploy(folder));
-  Checker checker(*local, function);
+  std::unique_ptr<Slices> slices;
+  if (flags.slices) {
+    QUERN_TRY(slices, Slices::create(flags.local, folder));
+  }
+  Checker checker(*local, function, slices.get());
   const Manifest& manifest = function->manifest;
   // A case of that name has numbers that make sense, and says what must come out: better than random ones.
   const auto has_case = [&](std::string_view name) {
@@ -253,6 +294,8 @@ void add_check(CLI::App& app, Work& work) {
   auto flags = std::make_shared<Flags>();
   command->add_option("FOLDER", flags->folder, "The folder that holds function.yaml")->required();
   add_local_flags(*command, flags->local);
+  command->add_flag("--slices", flags->slices,
+                    "Also run with its kernels cut into random slices, and compare to the bit");
   command->add_flag("--json", flags->json, "For programs");
   command->footer(
       "Runs every case in FOLDER/expected, and the smallest, the default and an odd size with random inputs unless "

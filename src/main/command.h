@@ -23,6 +23,7 @@ using Work = std::function<int()>;
 void add_serve(CLI::App& app, Work& work);
 void add_executor(CLI::App& app, Work& work);
 void add_builder(CLI::App& app, Work& work);
+void add_launcher(CLI::App& app, Work& work);
 void add_deploy(CLI::App& app, Work& work);
 void add_invoke(CLI::App& app, Work& work);
 void add_new(CLI::App& app, Work& work);

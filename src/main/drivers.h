@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -8,7 +9,11 @@
 
 namespace quern::main {
 
-/// The driver of a name, for executors and builders. kUnsupported if this build has none of it.
+/// The driver of a name, for executors and builders; that of `sliced_name` launches in slices. kUnsupported if this
+/// build has none of it.
 Result<std::unique_ptr<hal::Driver>> create_driver(const std::string& name);
+
+/// What hal::create_sliced_driver makes of a driver, as a name.
+std::string sliced_name(const std::string& driver, uint64_t seed);
 
 }  // namespace quern::main

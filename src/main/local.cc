@@ -11,7 +11,9 @@
 
 #include "base/hash.h"
 #include "daemon/config.h"
+#include "daemon/discover.h"
 #include "function/tar.h"
+#include "main/drivers.h"
 #include "main/tensors.h"
 #include "os/clock.h"
 #include "os/file.h"
@@ -42,8 +44,23 @@ Status tell_mistakes(const Folder& folder) {
   return invalid(fmt::format("function {}: its manifest has mistakes; they are listed above", folder.name));
 }
 
+namespace {
+
+Status slice_devices(daemon::Config& config, uint64_t seed) {
+  if (config.devices.empty()) {
+    const std::string folder = config.state_folder + "/discover";
+    QUERN_TRY(config.devices, daemon::discover_devices(folder));
+    os::remove_tree(folder);
+  }
+  for (daemon::DeviceConfig& device : config.devices) device.driver = sliced_name(device.driver, seed);
+  return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Local>> Local::create(const LocalFlags& flags) {
-  os::start_log(os::Level::kError);
+  // Once: there may be two, and the threads of the first one log.
+  [[maybe_unused]] static const bool is_started = (os::start_log(os::Level::kError), true);
   daemon::Config config;
   if (!flags.config.empty()) {
     QUERN_TRY(auto bytes, os::read_file(flags.config, 1 << 20));
@@ -56,6 +73,7 @@ Result<std::unique_ptr<Local>> Local::create(const LocalFlags& flags) {
   std::unique_ptr<Local> self(new Local(std::move(state), std::move(signals), std::move(quit)));
   config.state_folder = self->state_;
   if (!flags.binary_cache.empty()) config.binary_cache = os::absolute(flags.binary_cache);
+  if (flags.slices) QUERN_TRY(slice_devices(config, *flags.slices));
   QUERN_TRY(self->daemon_, daemon::Daemon::create(std::move(config)));
   QUERN_TRY(self->tenant_, self->daemon_->authenticate(""));
   self->watcher_ = os::Thread("watcher", [raw = self.get()] { raw->watch(); });
@@ -85,13 +103,14 @@ Local::~Local() {
   os::remove_tree(state_);
 }
 
-Result<daemon::FunctionRef> Local::deploy(const Folder& folder) {
+Result<daemon::FunctionRef> Local::deploy(const Folder& folder, bool tell) {
   std::promise<Result<daemon::Deployed>> promise;
   daemon_->deploy(*tenant_, folder.name, folder.tar,
                   [&](Result<daemon::Deployed> deployed) { promise.set_value(std::move(deployed)); });
   const auto deployed = promise.get_future().get();
   if (!deployed.ok()) return or_interrupted(deployed.error());
-  for (const std::string& warning : deployed->warnings) fmt::print(stderr, "{}\n", warning);
+  if (tell)
+    for (const std::string& warning : deployed->warnings) fmt::print(stderr, "{}\n", warning);
   return deployed->function;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace quern::main {
 /// The flags of every command that works without a server.
 struct LocalFlags {
   std::string config, binary_cache;
+  std::optional<uint64_t> slices = {};  ///< no flag of its own: launch in random slices of this seed (hal/sliced.h)
 };
 void add_local_flags(CLI::App& command, LocalFlags& flags);
 
@@ -42,8 +44,8 @@ class Local {
   static Result<std::unique_ptr<Local>> create(const LocalFlags& flags);
   ~Local();
 
-  /// Its warnings are told to standard error.
-  Result<daemon::FunctionRef> deploy(const Folder& folder);
+  /// Its warnings are told to standard error, unless not `tell`.
+  Result<daemon::FunctionRef> deploy(const Folder& folder, bool tell = true);
 
   /// Its outputs lie in the call, which is kept until the next one.
   struct Answer {

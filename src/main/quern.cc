@@ -79,6 +79,7 @@ int run(int count, char** words) {
   add_version(app, work);
   add_executor(app, work);
   add_builder(app, work);
+  add_launcher(app, work);
   end_footers(app);
   if (count < 2) {
     fmt::print("{}", app.help());

@@ -13,6 +13,26 @@ Result<Dylib> Dylib::open(const std::string& name) {
   return Dylib(handle);
 }
 
+Result<Dylib> Dylib::find(std::string_view name) {
+  struct Search {
+    std::string_view name;
+    std::string path;
+  } search{name, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto& search = *static_cast<Search*>(data);
+        const std::string_view path = info->dlpi_name;
+        if (!path.substr(path.rfind('/') + 1).starts_with(search.name)) return 0;
+        search.path = path;
+        return 1;
+      },
+      &search);
+  if (search.path.empty()) return unavailable(fmt::format("{}: is not loaded", name));
+  void* handle = dlopen(search.path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (!handle) return unavailable(fmt::format("{}: is not loaded", search.path));
+  return Dylib(handle);
+}
+
 void* Dylib::symbol(const char* name) const { return dlsym(handle_, name); }
 
 Result<CodeSegment> load_code(const std::string& path) {

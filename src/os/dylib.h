@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -11,8 +12,10 @@ class Dylib {
  public:
   /// kUnavailable if it cannot be opened.
   static Result<Dylib> open(const std::string& name);
+  /// One that this process has loaded already, by how its file's name begins. kUnavailable if it has none.
+  static Result<Dylib> find(std::string_view name);
 
-  /// Null if it has no such symbol.
+  /// Null if neither it nor what it was linked with has such a symbol.
   void* symbol(const char* name) const;
 
  private:

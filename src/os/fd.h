@@ -2,6 +2,8 @@
 #pragma once
 #include <utility>
 
+#include "base/result.h"
+
 namespace quern::os {
 
 /// A file descriptor with one owner.
@@ -24,5 +26,9 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// A second descriptor of the same open file. Close-on-exec.
+Result<Fd> duplicate(int fd);
+inline Result<Fd> duplicate(const Fd& fd) { return duplicate(fd.get()); }
 
 }  // namespace quern::os

@@ -36,7 +36,9 @@ void limit(int resource, uint64_t value) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int signal : {SIGINT, SIGTERM, SIGPIPE, SIGHUP}) ::signal(signal, SIG_DFL);
-  setsid();  // Ctrl-C is for the parent, which ends us in order
+  // Ctrl-C is for the parent, which ends us in order. A group of its own, and no session: Linux divides a core between
+  // sessions first (autogroup), and then classes of threads would mean nothing between our processes.
+  setpgid(0, 0);
   if (cores) sched_setaffinity(0, sizeof *cores, cores);
   limit(RLIMIT_CORE, 0);
   if (options.stack_bytes) limit(RLIMIT_STACK, options.stack_bytes);

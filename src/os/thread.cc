@@ -58,7 +58,34 @@ void make_ordinary() {
   sched_setscheduler(0, SCHED_OTHER, &param);
 }
 
+bool set_idle_class(int thread, bool idle) {
+  const sched_param param{};
+  return sched_setscheduler(thread, idle ? SCHED_IDLE : SCHED_OTHER, &param) == 0;
+}
+
+bool can_change_class() {
+  bool can = false;
+  std::thread trial([&] { can = set_idle_class(0, true) && set_idle_class(0, false); });
+  trial.join();
+  return can;
+}
+
 void yield() { sched_yield(); }
+
+void want_short_turns() {
+  // As linux/sched/types.h has it; the C library does not.
+  struct {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+  } attributes{};
+  attributes.size = sizeof attributes;
+  attributes.policy = SCHED_OTHER;
+  attributes.runtime = 100'000;  // the shortest there is
+  (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
 
 void want_exact_timers() { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 

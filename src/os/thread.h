@@ -38,8 +38,18 @@ bool make_realtime();
 /// Back to an ordinary thread that others may share its core with.
 void make_ordinary();
 
+/// A thread of any process that runs only where nobody else wants the core (SCHED_IDLE), or is ordinary again. False if
+/// it is not permitted, or gone.
+bool set_idle_class(int thread, bool idle);
+/// Whether a thread that was put into that class could be taken out again: without the right to, that is for good.
+bool can_change_class();
+
 /// Lets others that want this core run first.
 void yield();
+
+/// The calling thread works little and often: it goes before those that compute for long, where the machine can tell
+/// them apart (Linux 6.12; needs no right).
+void want_short_turns();
 
 /// Wake-ups by timer as exact as the machine can.
 void want_exact_timers();

@@ -9,6 +9,7 @@
 #include "sched/arrivals.h"
 #include "sched/blame.h"
 #include "sched/devices.h"
+#include "sched/dispatch.h"
 #include "sched/estimates.h"
 #include "sched/policy/eviction.h"
 #include "sched/policy/exit.h"
@@ -22,11 +23,11 @@
 
 namespace quern::sched {
 
-/// What is behind Scheduler. Each step: the event, then what is due, then dispatch, then the next wake-up. In that
-/// order, a run that ends at its deadline has ended in time, and a request past its deadline is never dispatched.
+/// What is behind Scheduler. Each step: the event, then what is due, then placing, then the next wake-up. In that
+/// order, a run that ends at its deadline has ended in time, and a request past its deadline is never placed.
 ///
 /// One function per event, in the file of the noun it changes: requests.cc, runs.cc, executors.cc, residency.cc,
-/// host.cc, stages.cc; dispatch.cc fills the devices, prefetch.cc what is left of them.
+/// host.cc, stages.cc; placing.cc fills the devices, prefetch.cc what is left of them.
 class Scheduler::Impl {
  public:
   explicit Impl(const Config& config);
@@ -150,10 +151,25 @@ class Scheduler::Impl {
   bool bring(Device& device, Ahead& ahead);
   bool make_room_ahead(Device& device, uint64_t bytes, bool may_evict);
 
-  // dispatch.cc
-  void dispatch();
-  void dispatch_to_idle();
-  void dispatch_beside(Device& device);
+  // gates.cc: what dispatch decides, and what it hears.
+  void on(const LauncherUp& event);
+  void on(const LauncherGone& event) { dispatch_.gone(event.launcher, now_); }
+  void on(const WorkReady& event) { dispatch_.work_ready(event.launcher, event.next, event.sliceable, now_); }
+  void on(const GapBegun& event) { dispatch_.gap_begun(event.launcher, std::min(event.at, now_), event.after); }
+  void on(const DeviceUsed& event) { dispatch_.used(event.launcher, now_); }
+  void begin_launching(RunRecord& run);
+  bool has_all_objects(const RunRecord& run) const;
+  void set_gates();
+  /// The time a run may take on the device stands still while its gate is closed.
+  void gate_changed(RunRecord& run, bool open);
+
+  // placing.cc
+  void place();
+  void place_on_idle();
+  void place_arrived(const Group& group, uint8_t level);
+  void place_beside(Device& device);
+  /// False if one of this level has to wait until the device has less to do.
+  bool place_beside(Device& device, uint8_t level);
   void assign(Request& request, Device& device, const Request& first);
   Request* choose_for(const Device& device, Request& first);
 
@@ -168,6 +184,7 @@ class Scheduler::Impl {
   const std::unique_ptr<Eviction> eviction_;
   const std::unique_ptr<Setup> setup_;
   const std::unique_ptr<Exit> exit_;
+  Dispatch dispatch_;
 
   Time now_ = {0};
   std::vector<Action> actions_;
@@ -194,9 +211,9 @@ class Scheduler::Impl {
   std::set<std::pair<Time, ExitPlace>> exits_;
   std::set<std::pair<Time, DeviceId>> doubts_;  // devices that are taken for smaller, until then
   DeviceId last_ahead_ = {0};
-  std::set<DeviceId> touched_;    // in this step: looked at after what is due was ended
-  std::optional<Group> arrived_;  // in this step: a request of this group came to wait
-  Time alarm_ = Time::never();    // the WakeAt that stands
+  std::set<DeviceId> touched_;        // in this step: looked at after what is due was ended
+  std::optional<RequestId> arrived_;  // in this step: it came to wait
+  Time alarm_ = Time::never();        // the WakeAt that stands
   uint64_t next_arrival_ = 1, next_executor_ = 1, next_run_ = 1, next_use_ = 1;
   uint64_t failed_starts_ = 0, evictions_ = 0, exits_done_ = 0, prefetches_ = 0, hits_ = 0, misses_ = 0;
 };

@@ -38,6 +38,25 @@ std::optional<DeviceId> DeviceSet::first(uint64_t bytes) const {
   return first;
 }
 
+std::vector<DeviceId> DeviceSet::first_few(uint64_t bytes, size_t most) const {
+  std::vector<DeviceId> few;
+  for (auto size = sizes_.lower_bound(bytes); size != sizes_.end(); ++size)
+    for (auto it = size->second.begin(); it != size->second.end() && few.size() < most; ++it) few.push_back(*it);
+  return few;
+}
+
+uint32_t Executor::runs_at(uint8_t level) const {
+  return static_cast<uint32_t>(
+      std::count_if(runs.begin(), runs.end(), [&](const auto& entry) { return entry.second->level == level; }));
+}
+
+std::vector<ExecutorId> Device::serving_executors() const {
+  std::vector<ExecutorId> executors;
+  for (const auto& [level, executor] : serving)
+    if (std::find(executors.begin(), executors.end(), executor) == executors.end()) executors.push_back(executor);
+  return executors;
+}
+
 bool Executor::has_lane(uint32_t lane) const {
   return std::any_of(runs.begin(), runs.end(), [&](const auto& entry) { return entry.second->lane == lane; });
 }
@@ -127,7 +146,7 @@ void Devices::drop_executor(ExecutorId id) {
   const auto executor = executors_.find(id);
   end_executor(executor->second);
   Device& device = devices_.at(executor->second.device);
-  if (device.serving == id) device.serving.reset();
+  std::erase_if(device.serving, [&](const auto& entry) { return entry.second == id; });
   on_device_.at(device.id).erase(id);
   if (const auto function = executor->second.group.own_function) {
     const auto own = own_.find(*function);
@@ -164,7 +183,7 @@ void Devices::add_run(Executor& executor, RunRecord& run) {
   run.lane = executor.free_lane();
   executor.runs.emplace(run.id, &run);
   Device& device = devices_.at(executor.device);
-  device.serving = executor.id;
+  device.serving[run.level] = executor.id;
   settle(device, run.function);
   reindex(executor.device);
 }
@@ -233,12 +252,14 @@ std::optional<DeviceId> Devices::emptiest(uint64_t bytes) const {
 
 void Devices::remove_run(Executor& executor, RunRecord& run) {
   executor.runs.erase(run.id);
-  if (executor.runs.empty()) devices_.at(executor.device).serving.reset();
+  if (executor.runs_at(run.level) == 0) devices_.at(executor.device).serving.erase(run.level);
   reindex(executor.device);
 }
 
 const DeviceSet& Devices::idle_with(const Group& group) const { return find_or_none(idle_with_, group); }
-const DeviceSet& Devices::with_room(const Group& group) const { return find_or_none(room_with_, group); }
+const DeviceSet& Devices::with_room(const Group& group, uint8_t level) const {
+  return find_or_none(room_with_, {group, level});
+}
 
 bool Devices::has_with(const Group& group, uint64_t bytes) const {
   return find_or_none(with_, group).first(bytes).has_value();
@@ -253,13 +274,36 @@ bool Devices::has_all(const Device& device, const Request& request) const {
   });
 }
 
-bool Devices::has_room(const Device& device) const {
-  if (!device.can_serve() || !device.serving) return false;
-  const Executor& executor = executors_.at(*device.serving);
-  return executor.state != Executor::State::kEnding && executor.runs.size() < room_ + (QUERN_MUTANT(12) ? 1 : 0) &&
-         std::none_of(executor.runs.begin(), executor.runs.end(), [](const auto& entry) {
-           return entry.second->alone || entry.second->stop != RunRecord::Stop::kNone;
-         });
+bool Devices::has_room(const Device& device, uint8_t level) const {
+  const auto serving = device.serving.find(level);
+  if (serving == device.serving.end() || !takes_company(device)) return false;
+  const Executor& executor = executors_.at(serving->second);
+  return executor.state != Executor::State::kEnding && executor.runs.size() < lanes_ &&
+         executor.runs_at(level) < room_ + (QUERN_MUTANT(12) ? 1 : 0) &&
+         std::none_of(executor.runs.begin(), executor.runs.end(),
+                      [](const auto& entry) { return entry.second->stop != RunRecord::Stop::kNone; });
+}
+
+bool Devices::can_join(const Device& device, uint8_t level, const Group& group) const {
+  if (device.serving.empty() || device.serving.contains(level) ||
+      device.serving.size() >= most_levels_ + (QUERN_MUTANT(47) ? 1 : 0))
+    return false;
+  if (!takes_company(device)) return false;
+  const auto known = device.executors.find(group);
+  if (known == device.executors.end()) return true;
+  const Executor& executor = executors_.at(known->second);
+  return executor.runs.size() < lanes_ &&
+         std::none_of(executor.runs.begin(), executor.runs.end(),
+                      [](const auto& entry) { return entry.second->stop != RunRecord::Stop::kNone; });
+}
+
+// One that runs alone does so whatever the level of the others.
+bool Devices::takes_company(const Device& device) const {
+  if (!device.can_serve()) return false;
+  for (const auto& [level, id] : device.serving)
+    for (const auto& [run_id, run] : executors_.at(id).runs)
+      if (run->alone) return false;
+  return true;
 }
 
 std::optional<DeviceId> Devices::fewest_homes(uint64_t bytes) const {
@@ -280,10 +324,11 @@ void Devices::unlist(const Device& device, Listing& listing) {
   if (listing.idle) idle_.erase(listing.bytes, device.id);
   if (listing.blank) blank_.erase(listing.bytes, device.id);
   for (const Group& group : listing.groups) erase_from(idle_with_, group, listing.bytes, device.id);
-  if (listing.room_group) erase_from(room_with_, *listing.room_group, listing.bytes, device.id);
-  listing.idle = listing.blank = false;
+  for (const auto& room : listing.rooms) erase_from(room_with_, room, listing.bytes, device.id);
+  if (listing.joinable) joinable_.erase(listing.bytes, device.id);
+  listing.idle = listing.blank = listing.joinable = false;
   listing.groups.clear();
-  listing.room_group.reset();
+  listing.rooms.clear();
 }
 
 void Devices::reindex(DeviceId id) {
@@ -292,7 +337,7 @@ void Devices::reindex(DeviceId id) {
   unlist(device, listing);
   if (!device.can_serve()) return;
   listing.bytes = device.usable_bytes();
-  if (!device.serving) {
+  if (device.is_idle()) {
     if (QUERN_MUTANT(13) && id.value % 2 == 0 && device.recent.size() > 2) return;
     listing.idle = true;
     idle_.insert(listing.bytes, id);
@@ -302,10 +347,15 @@ void Devices::reindex(DeviceId id) {
       listing.groups.push_back(group);
       idle_with_[group].insert(listing.bytes, id);
     }
-  } else if (has_room(device)) {
-    listing.room_group = executors_.at(*device.serving).group;
-    room_with_[*listing.room_group].insert(listing.bytes, id);
+    return;
   }
+  for (const auto& [level, executor] : device.serving) {
+    if (!has_room(device, level)) continue;
+    listing.rooms.emplace_back(executors_.at(executor).group, level);
+    room_with_[listing.rooms.back()].insert(listing.bytes, id);
+  }
+  listing.joinable = device.serving.size() < most_levels_ && takes_company(device);
+  if (listing.joinable) joinable_.insert(listing.bytes, id);
 }
 
 }  // namespace quern::sched

@@ -24,6 +24,7 @@ struct Executor {
   std::optional<RunId> killed_because;
   Time asked;  ///< when it was to start
 
+  uint32_t runs_at(uint8_t level) const;
   bool has_lane(uint32_t lane) const;
   /// The lowest that no run has.
   uint32_t free_lane() const;
@@ -50,13 +51,17 @@ struct Device {
   Time last_loaded;                       ///< a load ended
   std::deque<Ahead> aheads;               ///< of functions to keep, the oldest first
   std::map<Group, ExecutorId> executors;  ///< those that can take runs: planned, starting or up
-  std::optional<ExecutorId> serving;      ///< whose runs are in flight; at most one executor at a time
-  std::vector<FunctionId> recent;         ///< at home here: ran here last, newest first; its objects may still be here
-  std::optional<RequestId> ahead_of;      ///< the request that something is brought for
-  std::optional<Ahead> ahead;             ///< what
+  /// Whose runs are in flight: at each level one executor at a time, and gates between the levels.
+  std::map<uint8_t, ExecutorId> serving;
+  std::vector<FunctionId> recent;     ///< at home here: ran here last, newest first; its objects may still be here
+  std::optional<RequestId> ahead_of;  ///< the request that something is brought for
+  std::optional<Ahead> ahead;         ///< what
 
   /// It cannot have so much as a context while it has lost this much memory.
   bool can_serve() const { return up && memory_bytes >= context_bytes; }
+  bool is_idle() const { return serving.empty(); }
+  /// Each once, whatever number of levels it serves.
+  std::vector<ExecutorId> serving_executors() const;
   /// What a single run can have at the most.
   uint64_t usable_bytes() const { return memory_bytes > context_bytes ? memory_bytes - context_bytes : 0; }
   static constexpr size_t kMostRecent = 64;
@@ -70,6 +75,8 @@ class DeviceSet {
   bool empty() const { return sizes_.empty(); }
   /// The lowest id among those with at least this much memory.
   std::optional<DeviceId> first(uint64_t bytes) const;
+  /// The lowest ids of a few sizes that have at least this much.
+  std::vector<DeviceId> first_few(uint64_t bytes, size_t most) const;
   uint64_t largest() const { return sizes_.empty() ? 0 : sizes_.rbegin()->first; }
 
  private:
@@ -81,8 +88,9 @@ class DeviceSet {
 /// the executors of the one device when it becomes idle or busy.
 class Devices {
  public:
-  /// `room` is how many runs a device may have in flight.
-  Devices(uint32_t room, const Eviction& eviction) : room_(room), eviction_(eviction) {}
+  /// `room` is how many runs a device may have in flight at one level, `lanes` how many an executor may have in all.
+  Devices(uint32_t room, uint32_t lanes, uint32_t most_levels, const Eviction& eviction)
+      : room_(room), lanes_(lanes), most_levels_(most_levels), eviction_(eviction) {}
 
   void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place);
   /// Its executors must have been dropped.
@@ -126,9 +134,14 @@ class Devices {
   std::optional<DeviceId> emptiest(uint64_t bytes) const;
   /// Those of them that have no executor at all.
   const DeviceSet& idle_blank() const { return blank_; }
-  /// Devices that run this group and could take one more run of it.
-  const DeviceSet& with_room(const Group& group) const;
-  bool has_room(const Device& device) const;
+  /// Devices that run this group at this level and could take one more run of it.
+  const DeviceSet& with_room(const Group& group, uint8_t level) const;
+  /// Busy devices that could take a run of one more level.
+  const DeviceSet& joinable() const { return joinable_; }
+  /// Whether there is room for one more run at a level at which it serves someone.
+  bool has_room(const Device& device, uint8_t level) const;
+  /// Whether a group may come to a busy device at a level at which it serves nobody.
+  bool can_join(const Device& device, uint8_t level, const Group& group) const;
   /// Whether a device, idle or not, that has an executor of the group can hold this much.
   bool has_with(const Group& group, uint64_t bytes) const;
   /// Whether all that the request needs is there for its group.
@@ -152,13 +165,15 @@ class Devices {
   struct Listing {
     bool idle = false, blank = false;
     uint64_t bytes = 0;
-    std::vector<Group> groups;        ///< in idle_with
-    std::optional<Group> room_group;  ///< in with_room
+    std::vector<Group> groups;  ///< in idle_with
+    bool joinable = false;
+    std::vector<std::pair<Group, uint8_t>> rooms;  ///< in with_room
   };
   void reindex(DeviceId device);
+  bool takes_company(const Device& device) const;
   void unlist(const Device& device, Listing& listing);
 
-  const uint32_t room_;
+  const uint32_t room_, lanes_, most_levels_;
   const Eviction& eviction_;
   std::map<DeviceId, Device> devices_;  // also those that are down: what would fit them is not too large
   std::map<ExecutorId, Executor> executors_;
@@ -168,8 +183,9 @@ class Devices {
   uint64_t largest_known_ = 0, count_up_ = 0;
 
   std::map<DeviceId, Listing> listings_;
-  DeviceSet up_, idle_, blank_;
-  std::map<Group, DeviceSet> idle_with_, room_with_;
+  DeviceSet up_, idle_, blank_, joinable_;
+  std::map<Group, DeviceSet> idle_with_;
+  std::map<std::pair<Group, uint8_t>, DeviceSet> room_with_;
   std::map<FunctionId, std::set<DeviceId>> homes_of_;
   std::set<std::pair<uint32_t, DeviceId>> by_homes_;
   std::map<DeviceId, uint32_t> homes_;

@@ -1,139 +1,427 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Devices are one pool, and requests wait for all of them: they are put on a device as late as can be. First, idle
-// devices: whoever is next by fairness gets the one placement chooses for it, unless fairness prefers someone whom that
-// device has ready. Then second runs: a device takes one more run of the executor it serves, if who is next for it is
-// of the same group; else it drains and the turn passes. A request that runs again does so alone, so it waits for an
-// idle device, and those behind it wait with it, or it might wait for ever.
-#include <algorithm>
-#include <utility>
+#include "sched/dispatch.h"
 
-#include "sched/core.h"
+#include <algorithm>
+
 #include "sched/mutant.h"
+#include "sched/policy/table.h"
 
 namespace quern::sched {
 namespace {
 
-// How many who are next are asked for a device when placement lets the first wait.
-constexpr size_t kMostAsked = 16;
-// Devices that are looked at for room when a request came.
-constexpr int kMostBeside = 4;
+// Past its predicted return, until it is taken for one that does not come soon.
+constexpr Duration kLate = Duration::micros(200);
+// A pause that is longer than this is none: whoever comes back after it finds no more in its way than any other.
+constexpr Duration kLongPause = Duration::millis(50);
+// From a call to its run: if that does not come, it went elsewhere.
+constexpr Duration kOnItsWay = Duration::millis(2);
+// So long after a device was shared it is known who may come back; where it never is, nobody has to know.
+constexpr Duration kLately = Duration::seconds(1);
+constexpr size_t kMostAbsent = 64;
+// A program that is alone sums up every millisecond.
+constexpr Duration kSeenLately = Duration::millis(5);
+// What is owed is given when it is worth it.
+constexpr Duration kTurn = Duration::millis(1);
+// From here on larger slices cost nobody anything: who fills stops by itself.
+constexpr Duration kLongGap = Duration::micros(500);
+
+constexpr uint8_t kNobody = kLeastUrgent + 1;
+// After which a gap began that nobody told of.
+constexpr uint64_t kNowhere = UINT64_MAX - 1;
 
 }  // namespace
 
-void Scheduler::Impl::dispatch() {
-  if (!host_waiting_.empty()) serve_host();
+Time Dispatch::Pause::late() const {
+  return began + (gap.is_stable ? gap.median : Duration{2 * gap.median.ns}) + kLate;
+}
+
+Grant Dispatch::free_grant(LauncherId launcher) const {
+  Grant grant;
+  grant.launcher = launcher;
+  grant.open = true;
+  grant.depth = {config_.depth.ns * (QUERN_MUTANT(46) ? 2 : 1)};
+  grant.slice = {arbitration_.slices ? config_.depth.ns / 2 : 0};
+  return grant;
+}
+
+Grant first_grant(const Config& config) {
+  return Dispatch(config, *make_dispatch(config.policy.dispatch)).free_grant({});
+}
+
+bool Dispatch::is_open(LauncherId launcher) const {
+  const auto found = launchers_.find(launcher);
+  return found == launchers_.end() || found->second.grant.open;
+}
+
+void Dispatch::program_up(LauncherId id, DeviceId device, FunctionId function, uint8_t level, Time now) {
+  const auto [it, fresh] = launchers_.try_emplace(id);
+  QUERN_CHECK(fresh, "a program's number was used twice");
+  Launcher& program = it->second;
+  program.id = id;
+  program.device = device;
+  program.function = function;
+  program.level = level;
+  program.grant.launcher = id;  // closed
+  program.after = kNowhere;
+  program.state = Launcher::State::kPausing;
+  program.pause.began = program.owed_at = now;
+  places_[device].launchers.insert(id);
+  touch(device);
+}
+
+void Dispatch::gone(LauncherId id, Time) {
+  const auto it = launchers_.find(id);
+  if (it == launchers_.end()) return;
+  places_[it->second.device].launchers.erase(id);
+  touch(it->second.device);
+  launchers_.erase(it);
+}
+
+void Dispatch::run_began(LauncherId id, RunId run, DeviceId device, FunctionId function, uint8_t level, bool is_ready,
+                         Time now) {
+  const auto [it, fresh] = launchers_.try_emplace(id);
+  Launcher& lane = it->second;
+  if (fresh) {
+    lane.id = id;
+    lane.device = device;
+    lane.grant = free_grant(id);
+  }
+  lane.function = function;
+  lane.level = level;
+  lane.run = run;
+  lane.state = is_ready ? Launcher::State::kWorking : Launcher::State::kIdle;
+  lane.next = {0};
+  lane.sliceable = true;
+  lane.owed_ns = 0;
+  lane.owed_at = now;
+  lane.turn_until = {0};
+  Place& place = places_[device];
+  place.launchers.insert(id);
+  came_back(place, function);
+  touch(device);
+}
+
+void Dispatch::run_ready(LauncherId id, Time now) {
+  const auto it = launchers_.find(id);
+  if (it == launchers_.end() || it->second.state != Launcher::State::kIdle || !it->second.run) return;
+  it->second.state = Launcher::State::kWorking;
+  it->second.owed_at = now;
+  touch(it->second.device);
+}
+
+void Dispatch::run_ended(LauncherId id, Time now) {
+  const auto it = launchers_.find(id);
+  if (it == launchers_.end() || !it->second.run) return;
+  Launcher& lane = it->second;
+  lane.run.reset();
+  lane.state = Launcher::State::kIdle;
+  Place& place = places_[lane.device];
+  if (!QUERN_MUTANT(44)) place.launchers.erase(id);
+  touch(lane.device);
+  if (!arbitration_.fills || lane.level == kLeastUrgent || place.absent.size() >= kMostAbsent) return;
+  const bool is_shared = std::any_of(place.launchers.begin(), place.launchers.end(),
+                                     [&](LauncherId other) { return launchers_.at(other).level > lane.level; });
+  if (!is_shared && (place.shared_at.ns == 0 || now - place.shared_at > kLately)) return;
+  const bool has_other = std::any_of(place.launchers.begin(), place.launchers.end(),
+                                     [&](LauncherId other) { return launchers_.at(other).function == lane.function; });
+  if (has_other) return;
+  place.absent[lane.function] = {lane.level, {now, gaps_.of(lane.function, Gaps::kBetweenRuns)}, false};
+  absent_on_[lane.function].insert(lane.device);
+}
+
+void Dispatch::called(FunctionId function, Time now) {
+  const auto devices = absent_on_.find(function);
+  if (devices == absent_on_.end()) return;
+  bool is_first = true;
+  for (const DeviceId device : devices->second) {
+    Absent& absent = places_[device].absent.at(function);
+    if (absent.is_back) continue;
+    if (std::exchange(is_first, false)) gaps_.add(function, Gaps::kBetweenRuns, now - absent.pause.began);
+    // It may run here or elsewhere; the room is made at once, and only for a moment.
+    absent.is_back = true;
+    absent.pause.began = now;
+    touch(device);
+  }
+}
+
+void Dispatch::came_back(Place& place, FunctionId function) {
+  if (place.absent.erase(function) == 0) return;
+  // The others that waited for it wait for nothing.
+  const auto devices = absent_on_.extract(function);
+  for (const DeviceId other : devices.mapped()) {
+    places_[other].absent.erase(function);
+    touch(other);
+  }
+}
+
+void Dispatch::used(LauncherId id, Time now) {
+  const auto it = launchers_.find(id);
+  if (it == launchers_.end()) return;
+  it->second.seen = now;
+}
+
+void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now) {
+  const auto it = launchers_.find(id);
+  if (it == launchers_.end()) return;
+  Launcher& launcher = it->second;
+  launcher.next = next;
+  launcher.sliceable = sliceable;
+  launcher.has_told = true;
+  if (launcher.state == Launcher::State::kPausing) {
+    if (launcher.after != kNowhere) gaps_.add(launcher.function, launcher.after, now - launcher.pause.began);
+    launcher.state = Launcher::State::kWorking;
+    launcher.owed_at = now;
+  }
+  touch(launcher.device);
+}
+
+void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
+  const auto it = launchers_.find(id);
+  if (it == launchers_.end() || it->second.state != Launcher::State::kWorking) return;
+  Launcher& launcher = it->second;
+  launcher.state = Launcher::State::kPausing;
+  launcher.has_told = true;
+  launcher.after = after;
+  launcher.pause = {at, gaps_.of(launcher.function, after)};
+  touch(launcher.device);
+}
+
+void Dispatch::forget(FunctionId function) {
+  gaps_.forget(function);
+  const auto devices = absent_on_.extract(function);
+  if (!devices) return;
+  for (const DeviceId device : devices.mapped()) {
+    places_[device].absent.erase(function);
+    touch(device);
+  }
+}
+
+std::vector<Dispatch::Change> Dispatch::decide(Time now) {
+  while (!dues_.empty() && dues_.begin()->first <= now) {
+    const DeviceId device = dues_.begin()->second;
+    set_due(device, places_[device], Time::never());
+    touch(device);
+  }
+  std::vector<Change> changes;
   const std::set<DeviceId> touched = std::exchange(touched_, {});
-  for (const DeviceId id : touched) {
-    Device& device = *devices_.find(id);
-    make_room(device);
-    advance(device);
-  }
-  if (!(QUERN_MUTANT(28) && touched.empty())) dispatch_to_idle();
-  for (const DeviceId id : touched) dispatch_beside(*devices_.find(id));
-  if (arrived_) {
-    const Group group = *arrived_;
-    arrived_.reset();
-    for (int i = 0; i < kMostBeside; ++i) {
-      const auto device = devices_.with_room(group).first(0);
-      if (!device) break;
-      const size_t before = runs_.size();
-      dispatch_beside(*devices_.find(*device));
-      if (runs_.size() == before) break;
-    }
-    // What came to wait may be brought somewhere meanwhile: one device at a time is asked.
-    if (Device* next = devices_.next(last_ahead_)) {
-      last_ahead_ = next->id;
-      prefetch(*next);
-    }
-  }
-  for (const DeviceId id : touched) prefetch(*devices_.find(id));
-  // Room on the host may have come to runs of other devices.
-  while (!touched_.empty()) {
-    const std::set<DeviceId> others = std::exchange(touched_, {});
-    for (const DeviceId id : others) {
-      Device& device = *devices_.find(id);
-      make_room(device);
-      advance(device);
-    }
-  }
+  for (const DeviceId device : touched) decide(device, places_[device], now, changes);
+  return changes;
 }
 
-void Scheduler::Impl::dispatch_to_idle() {
-  while (!devices_.idle().empty()) {
-    const uint64_t largest = devices_.idle().largest();
-    Request* first = tenants_.first(largest);
-    if (!first) return;
-    auto device = placement_->choose(devices_, *first);
-    if (!device) {
-      QUERN_CHECK(!placement_->is_work_conserving(),
-                  "placement " + config_.policy.placement + ": leaves an idle device idle");
-      for (Request* other : tenants_.first_few(largest, kMostAsked)) {
-        device = placement_->choose(devices_, *other);
-        if (!device) continue;
-        first = other;
-        break;
+void Dispatch::set_due(DeviceId id, Place& place, Time due) {
+  if (place.due == due) return;
+  if (place.due != Time::never()) dues_.erase({place.due, id});
+  place.due = due;
+  if (due != Time::never()) dues_.insert({due, id});
+}
+
+void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& changes) {
+  using State = Launcher::State;
+  place.next_look = Time::never();
+  drop_stale(id, place, now);
+  const Levels levels = levels_of(id, place, now);
+  const bool arbitrates = arbitration_.closes && levels.is_shared;
+  if (arbitrates) place.shared_at = now;
+  const auto pause = arbitrates && levels.top != kNobody ? next_pause(place, levels.top, now) : std::nullopt;
+  const Launcher* filler = pause && arbitration_.fills ? best_fit(place, *pause, levels.top, now) : nullptr;
+  const Launcher* yielding = arbitrates && arbitration_.fills ? first_that_yields(place, levels.most_urgent) : nullptr;
+  for (const LauncherId one : place.launchers) {
+    Launcher& launcher = launchers_.at(one);
+    Grant want = free_grant(one);
+    if (arbitrates) {
+      want.tells = true;
+      if (levels.most_urgent < launcher.level) {
+        want.depth = config_.shared_depth;
+        if (arbitration_.slices) want.slice = config_.slice;
       }
-      if (!device) return;
+      const bool waits =
+          launcher.level > levels.top || (pause && launcher.state != State::kPausing && launcher.level == levels.top);
+      if (&launcher == yielding) {
+        // Who is more urgent does not wait for it, so that it may as well go on.
+      } else if (&launcher == filler && !yielding) {
+        want = fill_grant(launcher, *pause, now);
+      } else if (waits) {
+        want.open = QUERN_MUTANT(41);
+      }
+      if (!want.open)
+        if (const auto owed = owed_grant(launcher, now, place)) want = *owed;
     }
-    Device& on = *devices_.find(*device);
-    assign(*choose_for(on, *first), on, *first);
+    if (!want.open) want = Grant{.launcher = one, .tells = want.tells};
+    if (want.open && !launcher.grant.open) launcher.opened_at = now;
+    if (!want.open && launcher.grant.open) {
+      launcher.opened_ns += (now - launcher.opened_at).ns;
+      launcher.owed_at = now;
+    }
+    if (want == launcher.grant) continue;
+    if (!want.tells) launcher.has_told = false;
+    launcher.grant = want;
+    changes.push_back({want, launcher.run});
+  }
+  set_due(id, place, place.next_look);
+}
+
+void Dispatch::drop_stale(DeviceId id, Place& place, Time now) {
+  for (auto it = place.absent.begin(); it != place.absent.end();) {
+    const auto absent = it++;
+    const Duration most = absent->second.is_back ? kOnItsWay : kLongPause;
+    if (now - absent->second.pause.began <= most) continue;
+    const auto devices = absent_on_.find(absent->first);
+    devices->second.erase(id);
+    if (devices->second.empty()) absent_on_.erase(devices);
+    place.absent.erase(absent);
   }
 }
 
-Request* Scheduler::Impl::choose_for(const Device& device, Request& first) {
-  Request* instead = fairness_->instead(tenants_, devices_, device, first, config_);
-  return instead ? instead : &first;
+Dispatch::Levels Dispatch::levels_of(DeviceId, Place& place, Time now) {
+  using State = Launcher::State;
+  Levels levels{kNobody, kNobody, false};
+  uint8_t least_urgent = 0;
+  bool has_program = false;
+  for (const LauncherId one : place.launchers) {
+    Launcher& launcher = launchers_.at(one);
+    if (is_program(one)) {
+      has_program = true;
+      // Before it tells, whether it has work shows in what it used.
+      if (!launcher.has_told && launcher.seen.ns != 0) {
+        const bool is_at_it = now - launcher.seen < kSeenLately;
+        if (!is_at_it && launcher.state == State::kWorking) {
+          launcher.pause = {launcher.seen, {}};
+          launcher.after = kNowhere;
+        }
+        launcher.state = is_at_it ? State::kWorking : State::kPausing;
+        if (is_at_it) place.look_at(launcher.seen + kSeenLately);
+      }
+    }
+    levels.most_urgent = std::min(levels.most_urgent, launcher.level);
+    least_urgent = std::max(least_urgent, launcher.level);
+    if (launcher.state == State::kWorking) levels.top = std::min(levels.top, launcher.level);
+  }
+  for (const auto& [function, absent] : place.absent) {
+    if (!absent.is_back && !absent.pause.gap.is_known) continue;
+    levels.most_urgent = std::min(levels.most_urgent, absent.level);
+    if (absent.is_back) levels.top = std::min(levels.top, absent.level);
+  }
+  levels.is_shared =
+      !place.launchers.empty() && (levels.most_urgent < least_urgent || (has_program && place.launchers.size() > 1));
+  // Who waits for a call that goes elsewhere does so for a moment only.
+  for (const auto& [function, absent] : place.absent)
+    if (levels.is_shared && absent.is_back) place.look_at(absent.pause.began + kOnItsWay + Duration{1});
+  return levels;
 }
 
-void Scheduler::Impl::dispatch_beside(Device& device) {
-  while (devices_.has_room(device)) {
-    Request* first = tenants_.first(device.usable_bytes());
-    if (!first) return;
-    Request& request = *choose_for(device, *first);
-    const Group& group = devices_.find(*device.serving)->group;
-    if (request.group != group || request.attempt > 1 || !fits_beside(device, request)) return;
-    assign(request, device, *first);
+// Of those more urgent than who has work, the one that is expected first.
+std::optional<Dispatch::Pause> Dispatch::next_pause(Place& place, uint8_t top, Time now) {
+  std::optional<Pause> next;
+  const auto take = [&](const Pause& pause) {
+    if (now - pause.began > kLongPause || pause.gap.median > kLongPause) return;
+    place.look_at(pause.began + kLongPause + Duration{1});
+    if (!next || pause.back() < next->back()) next = pause;
+  };
+  for (const auto& [function, absent] : place.absent)
+    if (!absent.is_back && absent.level < top && absent.pause.gap.is_known) take(absent.pause);
+  for (const LauncherId one : place.launchers) {
+    const Launcher& launcher = launchers_.at(one);
+    if (launcher.state == Launcher::State::kPausing && launcher.level < top) take(launcher.pause);
   }
+  return next;
 }
 
-void Scheduler::Impl::assign(Request& request, Device& device, const Request& first) {
-  tenants_.took(request, first);
-  tenants_.remove(request);
-
-  if (placement_->wants_device_alone()) {
-    const auto others = device.executors;
-    for (const auto& [group, id] : others)
-      if (group != request.group) kill(*devices_.find(id), std::nullopt);
+// BestPrioFit: the most urgent level that has one that fits; of those the longest. What can be cut always fits: of such
+// the one that had least goes first. Who began to fill a pause goes on.
+Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t top, Time now) {
+  if (place.filler && place.filled == pause.began && place.launchers.contains(*place.filler)) {
+    Launcher& same = launchers_.at(*place.filler);
+    if (same.state == Launcher::State::kWorking && same.level == top) return &same;
   }
-  const auto existing = device.executors.find(request.group);
-  Executor* executor = existing == device.executors.end() ? nullptr : devices_.find(existing->second);
-  if (!executor) executor = &devices_.plan_executor(ExecutorId{next_executor_++}, device.id, request.group);
+  // One that is late may be back at any time or never: then it is as if nothing were known.
+  const bool is_expected = pause.gap.is_known && now <= pause.late();
+  const int64_t left_ns = is_expected ? (pause.back() - now).ns : INT64_MAX;
+  if (is_expected) place.look_at(pause.late() + Duration{1});
+  Launcher* best = nullptr;
+  const auto length = [&](const Launcher& one) {
+    return one.sliceable && arbitration_.slices ? INT64_MAX : one.next.ns;
+  };
+  for (const LauncherId id : place.launchers) {
+    Launcher& one = launchers_.at(id);
+    if (one.state != Launcher::State::kWorking || (length(one) != INT64_MAX && one.next.ns > left_ns)) continue;
+    if (best && best->level < one.level) continue;
+    if (!best || one.level < best->level || length(one) > length(*best) ||
+        (length(one) == length(*best) && one.opened_ns < best->opened_ns))
+      best = &one;
+  }
+  place.filler = best ? std::optional(best->id) : std::nullopt;
+  place.filled = pause.began;
+  return best;
+}
 
-  const RunId id{next_run_++};
-  RunRecord& run = runs_[id];
-  run.id = id;
-  run.request = request.submit.request;
-  run.function = request.submit.function;
-  run.tenant = request.submit.tenant;
-  run.executor = executor->id;
-  run.device = device.id;
-  run.device_time = request.submit.device_time;
-  run.memory_bytes = request.submit.memory_bytes;
-  run.objects = request.submit.objects;
-  run.bytes = request.bytes;
-  run.alone = request.attempt > 1 || setup_->share == Setup::Share::kNobody;
-  request.ahead_on.reset();
-  blame_.hold(run.function);
-  request.holds = id;
-  timers_.arm(request.submit.request, request.timer, Time::never());
-  timers_.arm(id, run.timer, request.submit.deadline);
-  tenants_.began(tenants_.get(run.tenant), run, estimates_.of(run.function));
-  devices_.add_run(*executor, run);
-  reserve(device, *executor, run);
-  advance(device, *executor, run);
-  // What follows may take a while: the shell can get the rest ready meanwhile.
-  if (!run.sent) act(Prepare{.run = id, .request = run.request, .executor = executor->id});
+Dispatch::Launcher* Dispatch::first_that_yields(Place& place, uint8_t top) {
+  if (top >= config_.best_effort) return nullptr;
+  Launcher* first = nullptr;
+  for (const LauncherId id : place.launchers) {
+    Launcher& one = launchers_.at(id);
+    if (is_program(id) || one.level < config_.best_effort || one.state != Launcher::State::kWorking) continue;
+    if (id == place.filler) return &one;
+    if (!first || one.level < first->level || (one.level == first->level && one.opened_ns < first->opened_ns))
+      first = &one;
+  }
+  if (first) place.filler = first->id;
+  return first;
+}
+
+Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time now) const {
+  Grant grant = free_grant(launcher.id);
+  grant.tells = true;
+  grant.depth = config_.shared_depth;
+  grant.slice = {arbitration_.slices ? config_.slice.ns : 0};
+  const auto probing = [&] {
+    grant.slice = {arbitration_.slices ? config_.probe_slice.ns : 0};
+    grant.depth = config_.slice;
+    grant.launches = 2;
+    return grant;
+  };
+  if (!arbitration_.varies) {
+    grant.launches = 1;
+    grant.until = pause.began + pause.gap.median;
+    grant.open = pause.gap.is_known && grant.until > now;
+    return grant;
+  }
+  if (!pause.gap.is_known) return probing();
+  if (now > pause.late()) return probing();
+  grant.until = pause.back() + config_.launch_latency;
+  if (pause.gap.median >= kLongGap) grant.slice = {2 * grant.slice.ns};
+  if (!pause.gap.is_stable) {
+    grant.beyond = config_.soft_slice;
+    return grant;
+  }
+  grant.open = pause.gap.median >= config_.shortest_gap && grant.until > now;
+  return grant;
+}
+
+std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& place) {
+  if (launcher.state != Launcher::State::kWorking || config_.least_share == 0 || QUERN_MUTANT(42)) return std::nullopt;
+  if (now < launcher.turn_until) {
+    place.look_at(launcher.turn_until);
+    return launcher.grant;
+  }
+  if (launcher.grant.open) launcher.owed_at = now;  // it had a turn, or more
+  const double share = config_.least_share / 1000.0;
+  launcher.owed_ns += share * static_cast<double>((now - launcher.owed_at).ns);
+  launcher.owed_at = now;
+  const auto missing = static_cast<double>(kTurn.ns) - launcher.owed_ns;
+  if (missing > 0) {
+    place.look_at(now + Duration{static_cast<int64_t>(missing / share) + 1});
+    return std::nullopt;
+  }
+  Grant grant = free_grant(launcher.id);
+  grant.tells = true;
+  grant.depth = config_.shared_depth;
+  grant.slice = {arbitration_.slices ? config_.slice.ns : 0};
+  launcher.turn_until = now + Duration{static_cast<int64_t>(launcher.owed_ns)};
+  launcher.owed_ns = 0;
+  // One that cannot be cut begins what it has, however long it is: else it would never have a turn.
+  if (launcher.sliceable && arbitration_.slices) grant.until = launcher.turn_until;
+  place.look_at(launcher.turn_until);
+  return grant;
 }
 
 }  // namespace quern::sched

@@ -132,9 +132,10 @@ void Scheduler::Impl::on(const Fetched& event) {
   host_hungry_.clear();
   for (const DeviceId id : devices) {
     Device& device = *devices_.find(id);
-    if (!device.serving) continue;
-    const auto runs = devices_.find(*device.serving)->runs;
-    for (const auto& [run_id, run] : runs) {
+    std::vector<RunRecord*> runs;
+    for (const ExecutorId executor : device.serving_executors())
+      for (const auto& [run_id, run] : devices_.find(executor)->runs) runs.push_back(run);
+    for (RunRecord* run : runs) {
       if (run->host_pins.erase(event.object) == 0 || run->sent) continue;
       Request& request = requests_.at(run->request);
       erase(*run);

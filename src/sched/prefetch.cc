@@ -24,7 +24,7 @@ void Scheduler::Impl::prefetch(Device& device) {
     if (!bring(device, device.aheads.front())) break;
     device.aheads.pop_front();
   }
-  if (!setup_->prefetch || !device.serving) return;
+  if (!setup_->prefetch || device.is_idle()) return;
   if (device.ahead) {
     const Request* request = find_request(*device.ahead_of);
     if (!request || !request->queued || request->group != device.ahead->group || bring(device, *device.ahead))

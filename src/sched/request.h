@@ -25,6 +25,7 @@ struct Request {
   uint64_t arrival = 0;     ///< its place in first-come order; kept when it returns to the queue
   int64_t estimate_ns = 0;  ///< of its device time, as it was when it came to wait or to run
   Group group;              ///< where it waits
+  uint8_t level = 0;        ///< its priority, where the policy of fairness has levels
   bool queued = false;
   RunId holds;  ///< while it is not queued: the run that has a slot for it
   uint32_t attempt = 1;
@@ -43,19 +44,23 @@ struct RunRecord {
   ExecutorId executor;
   DeviceId device;
   uint32_t lane = 0;
+  uint8_t level = 0;
   Duration device_time = Duration::forever();
-  uint64_t memory_bytes = 0;        ///< for itself
-  std::vector<ObjectNeed> objects;  ///< pinned
-  uint64_t bytes = 0;               ///< both together
-  int64_t charged = 0;              ///< to its tenant's virtual time, until it ends and the truth is known
-  bool alone = false;               ///< nothing may run beside it, so that the next loss has one suspect
-  std::set<ObjectId> host_pins;     ///< of its objects, those that must stay on the host for it
-  bool has_lane = false;            ///< pinned memory in its lane
-  bool waits_for_host = false;      ///< its turn on the host has not come
-  bool broken = false;              ///< was sent, and then one of its objects could not be brought: it fails
-  bool no_room = false;             ///< because the device had less room than it should have had
-  bool sent = false;                ///< its executor was up and has been told
-  bool started = false;             ///< it is on the device
+  uint64_t memory_bytes = 0;                 ///< for itself
+  std::vector<ObjectNeed> objects;           ///< pinned
+  uint64_t bytes = 0;                        ///< both together
+  int64_t charged = 0;                       ///< to its tenant's virtual time, until it ends and the truth is known
+  bool alone = false;                        ///< nothing may run beside it, so that the next loss has one suspect
+  std::set<ObjectId> host_pins;              ///< of its objects, those that must stay on the host for it
+  bool has_lane = false;                     ///< pinned memory in its lane
+  bool waits_for_host = false;               ///< its turn on the host has not come
+  bool broken = false;                       ///< was sent, and then one of its objects could not be brought: it fails
+  bool no_room = false;                      ///< because the device had less room than it should have had
+  bool sent = false;                         ///< its executor was up and has been told
+  bool started = false;                      ///< it is on the device
+  bool gated = false;                        ///< its gate is closed, and its time on the device stands still
+  Duration time_left = Duration::forever();  ///< of that time, while it does
+  Time limit = Time::never();                ///< when that time is over, while it does not
   /// Why its gate was closed. Only a run that passed its limit on the device answers for a hang.
   enum class Stop : uint8_t { kNone, kLimit, kGivenUp } stop = Stop::kNone;
   Time timer = Time::never();

@@ -31,6 +31,7 @@ void Scheduler::Impl::on(const Submit& event) {
   request.arrival = next_arrival_++;
   Tenant& tenant = tenants_.get(event.tenant);
   request.submit.priority = std::max(event.priority, tenant.limits.priority);
+  request.level = fairness_->has_levels() ? std::min(request.submit.priority, kLeastUrgent) : 0;
   if (fairness_->gives_homes() && !tenant.home) {
     if (const auto home = devices_.fewest_homes(bytes)) {
       tenants_.give_home(tenant, *home);
@@ -39,6 +40,7 @@ void Scheduler::Impl::on(const Submit& event) {
   }
   blame_.hold(event.function);
   arrivals_.arrived(event.function, now_);
+  dispatch_.called(event.function, now_);
   enqueue(request);
 }
 
@@ -67,6 +69,7 @@ void Scheduler::Impl::on(const FunctionGone& event) {
   blame_.gone(event.function);
   estimates_.forget(event.function);
   arrivals_.forget(event.function);
+  dispatch_.forget(event.function);
   kept_.erase(event.function);
   send_away(event.function);
   retire_all(event.function);
@@ -81,7 +84,7 @@ void Scheduler::Impl::enqueue(Request& request) {
   request.group = group_of(request.submit.function, request.submit.domain);
   request.estimate_ns = estimates_.of(request.submit.function);
   tenants_.add(request);
-  arrived_ = request.group;
+  arrived_ = request.submit.request;
   if (!QUERN_MUTANT(20)) timers_.arm(request.submit.request, request.timer, request.submit.deadline);
 }
 

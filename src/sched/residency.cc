@@ -39,11 +39,13 @@ void Scheduler::Impl::set_memory(Device& device, uint64_t memory_bytes) {
   make_room(device);
   touched_.insert(device.id);
   // What was promised and cannot be kept is taken back, the newest first.
-  while (device.serving && device.ledger.shortage(0) > 0) {
-    const auto& runs = devices_.find(*device.serving)->runs;
-    const auto newest = std::find_if(runs.rbegin(), runs.rend(), [](const auto& entry) { return !entry.second->sent; });
-    if (newest == runs.rend()) break;
-    withdraw(*newest->second);
+  while (device.ledger.shortage(0) > 0) {
+    RunRecord* newest = nullptr;
+    for (const ExecutorId id : device.serving_executors())
+      for (const auto& [run_id, run] : devices_.find(id)->runs)
+        if (!run->sent && (!newest || run_id > newest->id)) newest = run;
+    if (!newest) break;
+    withdraw(*newest);
     make_room(device);
   }
 }
@@ -88,6 +90,8 @@ void Scheduler::Impl::on(const Loaded& event) {
     device.ledger.loaded(key, now_);
     if (!device.in_place)
       for (const auto& [id, run] : executor->runs) release_host(*run, event.object);
+    for (const auto& [id, run] : executor->runs)
+      if (run->sent && has_all_objects(*run)) dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
     return;
   }
   std::vector<RunId> without;
@@ -199,10 +203,11 @@ void Scheduler::Impl::leave(Device& device, Ledger::Key key) {
 }
 
 void Scheduler::Impl::advance(Device& device) {
-  if (!device.serving) return;
-  Executor& executor = *devices_.find(*device.serving);
-  for (const auto& [id, run] : executor.runs)
-    if (!run->sent) advance(device, executor, *run);
+  for (const ExecutorId id : device.serving_executors()) {
+    Executor& executor = *devices_.find(id);
+    for (const auto& [run_id, run] : executor.runs)
+      if (!run->sent) advance(device, executor, *run);
+  }
 }
 
 void Scheduler::Impl::advance(Device& device, Executor& executor, RunRecord& run) {
@@ -257,14 +262,18 @@ bool Scheduler::Impl::begin_load(Device& device, Executor& executor, const Objec
 }
 
 bool Scheduler::Impl::fits_beside(const Device& device, const Request& request) const {
-  uint64_t more = 0;
-  for (const ObjectNeed& need : request.submit.objects) {
-    const Ledger::Item* item = device.ledger.find({*device.serving, need.object});
-    if (!item || item->pins == 0) more += round_up(need.bytes);
-  }
+  const auto known = device.executors.find(request.group);
+  const Executor* executor = known == device.executors.end() ? nullptr : devices_.find(known->second);
+  const auto find = [&](ObjectId id) { return executor ? device.ledger.find({executor->id, id}) : nullptr; };
+  const auto is_pinned = [&](ObjectId id) {
+    const Ledger::Item* item = find(id);
+    return item && item->pins > 0;
+  };
+  uint64_t more = is_pinned(Ledger::kContext) ? 0 : device.context_bytes;
+  for (const ObjectNeed& need : request.submit.objects)
+    if (!is_pinned(need.object)) more += round_up(need.bytes);
   if (request.submit.memory_bytes > 0) {
-    const uint32_t lane = devices_.find(*device.serving)->free_lane();
-    const Ledger::Item* item = device.ledger.find({*device.serving, Ledger::lane_id(lane)});
+    const Ledger::Item* item = find(Ledger::lane_id(executor ? executor->free_lane() : 0));
     more += std::max(round_up(request.submit.memory_bytes), item ? item->bytes : 0);
   }
   return device.ledger.could_promise(more);

@@ -21,16 +21,27 @@ void Scheduler::Impl::send(RunRecord& run) {
           .request = run.request,
           .executor = run.executor,
           .lane = run.lane,
-          .lane_bytes = lane ? lane->bytes : 0});
+          .lane_bytes = lane ? lane->bytes : 0,
+          .level = QUERN_MUTANT(48) ? uint8_t{0} : run.level});
+  begin_launching(run);
 }
 
 void Scheduler::Impl::on(const Started& event) {
   RunRecord* run = find_run(event.run);
   if (!run || !run->sent || run->started) return;
   run->started = true;
-  const bool stopping = run->stop != RunRecord::Stop::kNone;
-  const Time limit = stopping ? now_ + config_.stop_grace : now_ + run->device_time;
-  timers_.arm(run->id, run->timer, std::min(run->timer, limit));
+  dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
+  if (run->stop != RunRecord::Stop::kNone) {
+    timers_.arm(run->id, run->timer, std::min(run->timer, now_ + config_.stop_grace));
+    return;
+  }
+  if (run->device_time == Duration::forever()) return;
+  if (run->gated) {
+    run->time_left = run->device_time;
+    return;
+  }
+  run->limit = now_ + run->device_time;
+  timers_.arm(run->id, run->timer, std::min(run->timer, run->limit));
 }
 
 void Scheduler::Impl::on(const Finished& event) {
@@ -117,6 +128,7 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
     run.host_pins.erase(object);
   }
   stay(device, run);
+  if (run.sent) dispatch_.run_ended(lane_of(run.executor, run.lane), now_);
   Executor* executor = devices_.find(run.executor);
   if (executor) devices_.remove_run(*executor, run);
   runs_.erase(run.id);

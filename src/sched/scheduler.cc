@@ -31,6 +31,16 @@ std::string_view name_of(Scheduler::Progress progress) {
   return "running";
 }
 
+namespace {
+
+Arbitration arbitration_of(const std::string& dispatch) {
+  const auto found = make_dispatch(dispatch);
+  QUERN_CHECK(found != nullptr, "dispatch " + dispatch + ": is not in policy/table.cc");
+  return *found;
+}
+
+}  // namespace
+
 Scheduler::Impl::Impl(const Config& config)
     : config_(config),
       fairness_(make_fairness(config.policy.fairness)),
@@ -38,8 +48,9 @@ Scheduler::Impl::Impl(const Config& config)
       eviction_(make_eviction(config.policy.eviction)),
       setup_(make_setup(config.policy.setup)),
       exit_(make_exit(config.policy.exit)),
+      dispatch_(config_, arbitration_of(config.policy.dispatch)),
       tenants_(*fairness_),
-      devices_(std::min(config.runs_in_flight, config.lanes), *eviction_),
+      devices_(std::min(config.runs_in_flight, config.lanes), config.lanes, config.levels_in_flight, *eviction_),
       blame_(config_),
       estimates_(config.first_estimate) {
   QUERN_CHECK(fairness_ != nullptr, "fairness " + config.policy.fairness + ": is not in policy/table.cc");
@@ -56,7 +67,8 @@ const std::vector<Action>& Scheduler::Impl::step(Time now, const Event& event) {
   actions_.clear();
   std::visit([this](const auto& happened) { on(happened); }, event);
   expire();
-  dispatch();
+  place();
+  set_gates();
   set_alarm();
   return actions_;
 }
@@ -80,6 +92,7 @@ void Scheduler::Impl::set_alarm() {
   Time earliest = timers_.earliest();
   if (!exits_.empty() && !QUERN_MUTANT(37)) earliest = std::min(earliest, exits_.begin()->first);
   if (!doubts_.empty()) earliest = std::min(earliest, doubts_.begin()->first);
+  earliest = std::min(earliest, dispatch_.due());
   if (earliest >= alarm_) return;
   alarm_ = earliest;
   act(WakeAt{alarm_});

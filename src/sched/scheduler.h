@@ -17,14 +17,16 @@ struct Policy {
   std::string eviction = "cost";     ///< what leaves when room is short?
   std::string setup = "parallel";    ///< how does a run get ready?
   std::string exit = "staged";       ///< how long does stay what nobody needs?
+  std::string dispatch = "fill";     ///< which launcher may put how much on the device now?
   bool operator==(const Policy&) const = default;
 };
 
 /// Every limit of the core, with the reason for its default.
 struct Config {
-  uint32_t lanes = 2;            ///< per executor: the next run is bound and enqueued while one runs
-  uint32_t runs_in_flight = 2;   ///< per device, all of one executor, until gates arbitrate between executors
-  uint32_t most_queued = 65536;  ///< requests waiting in all
+  uint32_t lanes = 4;             ///< per executor: runs that it may have, of all levels
+  uint32_t runs_in_flight = 2;    ///< per device and level, of one executor: one runs, the next is bound and enqueued
+  uint32_t levels_in_flight = 4;  ///< per device: priorities that may be on it at a time, gates between them
+  uint32_t most_queued = 65536;   ///< requests waiting in all
   uint32_t most_queued_per_tenant = 1024;
   uint32_t most_queued_per_function = 1024;
   uint32_t most_attempts = 3;                   ///< a request not to blame runs again twice
@@ -45,6 +47,21 @@ struct Config {
   Duration rent_second = Duration::seconds(3600);
   Duration keep_alive = Duration::seconds(60);  ///< of each stage, where exit is `fixed`
   Duration room_back = Duration::seconds(5);    ///< after an allocation failed, until the device is trusted again
+  /// What may be in flight on a device: what was enqueued cannot be recalled, so an urgent run waits for it.
+  Duration depth = Duration::millis(2);
+  Duration shared_depth = Duration::micros(400);  ///< the same while someone more urgent shares the device
+  Duration slice = Duration::micros(200);         ///< what a kernel is cut into then; alone: half of `depth`
+  Duration probe_slice = Duration::micros(100);   ///< while nobody knows when the more urgent one is back
+  Duration soft_slice = Duration::micros(50);     ///< past the time at which one may be back whose gaps vary
+  Duration shortest_gap = Duration::micros(120);  ///< that is worth filling: it takes this long to begin and to stop
+  /// A launch that ends this much after the predicted return of another is in nobody's way: that one's takes as long
+  /// to reach the device.
+  Duration launch_latency = Duration::micros(50);
+  /// Lanes of this priority and less urgent ones give way to others by themselves, for the shell sees to it (a class of
+  /// the operating system's, say): they need not be closed for them. Above 9: none does.
+  uint32_t best_effort = 10;
+  /// Of the time of a device, in thousandths, that a launcher with work has at least, whoever is more urgent.
+  uint32_t least_share = 10;
   Policy policy;
 };
 
@@ -81,12 +98,17 @@ class Scheduler {
     TenantId tenant;
     uint32_t weight = 1;
     uint64_t queued = 0, in_flight = 0, in_flight_bytes = 0;
-    int64_t vtime = 0;     ///< device time charged, in ns divided by its weight, moved up whenever it had nothing to do
-    bool is_next = false;  ///< it waits for its turn: has a request that any device could take, and is below its limits
+    int64_t vtime = 0;  ///< the highest of its levels; where it stands after a restart
+    struct Level {
+      uint8_t level = 0;
+      int64_t vtime = 0;  ///< device time charged, in ns divided by its weight, moved up whenever it had nothing to do
+      bool is_next = false;  ///< it waits for its turn: has a request that any device could take, is below its limits
+    };
+    std::vector<Level> flows;  ///< at the levels at which it ever had a request
   };
   std::vector<Standing> standings() const;
-  /// How far the furthest tenant of those that wait for their turn is ahead of the last, and how far it can ever be:
-  /// docs/guide/policies.md says why. In ns of device time by weight 1; `bound` holds for `vtime` only.
+  /// How far the furthest tenant of those that wait for their turn at one level is ahead of the last, and how far it
+  /// can ever be: docs/guide/policies.md says why. In ns of device time by weight 1; `bound` holds for `vtime` only.
   struct Lag {
     int64_t lag = 0, bound = 0;
   };
@@ -128,5 +150,8 @@ class Scheduler {
 };
 
 std::string_view name_of(Scheduler::Progress progress);
+
+/// What a lane has when its executor starts; without its launcher.
+Grant first_grant(const Config& config);
 
 }  // namespace quern::sched

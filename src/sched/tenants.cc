@@ -18,9 +18,9 @@ int64_t in_vtime(int64_t ns, uint32_t weight) {
   return ns >= 0 ? (ns + half) / weight : -((-ns + half) / weight);
 }
 
-uint64_t oldest_of(const Tenant& tenant) {
+uint64_t oldest_of(const Flow& flow) {
   uint64_t oldest = std::numeric_limits<uint64_t>::max();
-  for (const auto& [size, line] : tenant.lines) oldest = std::min(oldest, line.begin()->first);
+  for (const auto& [size, line] : flow.lines) oldest = std::min(oldest, line.begin()->first);
   return oldest;
 }
 
@@ -35,12 +35,13 @@ void Tenants::set(const TenantSet& event) {
   tenant.weight = weight;
   tenant.limits = event.limits;
   if (fresh) {
-    tenant.vtime = event.vtime;
+    tenant.first_vtime = event.vtime;
     // After a restart, who was never seen starts beside the one that had least, not at the beginning of time.
     if (!has_served_ && event.vtime > 0) {
       const bool is_first = first_highest_ == 0;
-      first_lowest_ = clock_ = is_first ? event.vtime : std::min(first_lowest_, event.vtime);
+      first_lowest_ = is_first ? event.vtime : std::min(first_lowest_, event.vtime);
       first_highest_ = std::max(first_highest_, event.vtime);
+      for (auto& [number, level] : levels_) level.clock = first_lowest_;
     }
   }
   relist(tenant);
@@ -62,49 +63,61 @@ uint64_t Tenants::size_class(uint64_t bytes) const {
   return size == sizes_.end() ? kNoClass : size->first;
 }
 
+Tenants::Level& Tenants::level(uint8_t number) {
+  const auto [it, fresh] = levels_.try_emplace(number);
+  if (fresh) it->second.clock = first_lowest_;
+  return it->second;
+}
+
+Flow& Tenants::flow(Tenant& tenant, uint8_t level) {
+  const auto [it, fresh] = tenant.flows.try_emplace(level);
+  if (fresh) it->second.vtime = tenant.first_vtime;
+  return it->second;
+}
+
+const Flow& Tenants::flow_of(const Request& request) const {
+  return tenants_.at(request.submit.tenant).flows.at(request.level);
+}
+
 void Tenants::add_size(uint64_t bytes) {
   if (++sizes_[bytes] > 1) return;
   const auto above = sizes_.upper_bound(bytes);
-  const uint64_t from = above == sizes_.end() ? kNoClass : above->first;
-  for (auto& [id, tenant] : tenants_) {
-    const auto line = tenant.lines.find(from);
-    if (line == tenant.lines.end()) continue;
-    const Tenant::Line requests = line->second;
-    for (const auto& [arrival, request] : requests) {
-      if (request->bytes > bytes) continue;
-      unlink(tenant, *request);
-      link(tenant, *request);
-    }
-  }
-  // Which class is the smallest may have changed for all.
-  for (auto& [id, tenant] : tenants_) relist(tenant);
+  reclass(above == sizes_.end() ? kNoClass : above->first, bytes);
 }
 
 void Tenants::remove_size(uint64_t bytes) {
   const auto size = sizes_.find(bytes);
   if (--size->second > 0) return;
   sizes_.erase(size);
-  for (auto& [id, tenant] : tenants_) {
-    const auto line = tenant.lines.find(bytes);
-    if (line == tenant.lines.end()) continue;
-    const Tenant::Line requests = line->second;
-    for (const auto& [arrival, request] : requests) {
-      unlink(tenant, *request);
-      link(tenant, *request);
+  reclass(bytes, bytes);
+}
+
+void Tenants::reclass(uint64_t from, uint64_t most_bytes) {
+  for (auto& [id, tenant] : tenants_)
+    for (auto& [level, flow] : tenant.flows) {
+      const auto line = flow.lines.find(from);
+      if (line == flow.lines.end()) continue;
+      const Flow::Line requests = line->second;
+      for (const auto& [arrival, request] : requests) {
+        if (request->bytes > most_bytes) continue;
+        unlink(tenant, *request);
+        link(tenant, *request);
+      }
     }
-  }
+  // Which class is the smallest may have changed for all.
   for (auto& [id, tenant] : tenants_) relist(tenant);
 }
 
 void Tenants::link(Tenant& tenant, Request& request) {
   request.size_class = size_class(request.bytes);
-  tenant.lines[request.size_class].emplace(request.arrival, &request);
+  flow(tenant, request.level).lines[request.size_class].emplace(request.arrival, &request);
 }
 
 void Tenants::unlink(Tenant& tenant, Request& request) {
-  const auto line = tenant.lines.find(request.size_class);
+  Flow& flow = tenant.flows.at(request.level);
+  const auto line = flow.lines.find(request.size_class);
   line->second.erase(request.arrival);
-  if (line->second.empty()) tenant.lines.erase(line);
+  if (line->second.empty()) flow.lines.erase(line);
 }
 
 void Tenants::add(Request& request) {
@@ -131,26 +144,31 @@ void Tenants::remove(Request& request) {
   relist(tenant);
 }
 
-void Tenants::charge(Tenant& tenant, int64_t vtime) {
-  tenant.vtime += vtime;
+void Tenants::charge(Flow& flow, int64_t vtime) {
+  flow.vtime += vtime;
   largest_charge_ = std::max(largest_charge_, vtime < 0 ? -vtime : vtime);
 }
 
-void Tenants::began(Tenant& tenant, RunRecord& run, int64_t estimate_ns) {
+void Tenants::began(RunRecord& run, int64_t estimate_ns) {
+  Tenant& tenant = get(run.tenant);
+  Flow& charged = flow(tenant, run.level);
   ++tenant.in_flight;
+  ++charged.in_flight;
   tenant.in_flight_bytes += run.bytes;
   run.charged = in_vtime(estimate_ns, tenant.weight);
-  if (!QUERN_MUTANT(6)) charge(tenant, run.charged);
+  if (!QUERN_MUTANT(6)) charge(charged, run.charged);
   has_served_ = true;
   relist(tenant);
 }
 
 void Tenants::ended(RunRecord& run, std::optional<int64_t> used_ns) {
   Tenant& tenant = get(run.tenant);
+  Flow& charged = flow(tenant, run.level);
   --tenant.in_flight;
+  --charged.in_flight;
   tenant.in_flight_bytes -= run.bytes;
   if (QUERN_MUTANT(7)) used_ns = 0;
-  if (used_ns) charge(tenant, in_vtime(*used_ns, tenant.weight) - run.charged);
+  if (used_ns) charge(charged, in_vtime(*used_ns, tenant.weight) - run.charged);
   relist(tenant);
 }
 
@@ -162,32 +180,38 @@ bool Tenants::is_below_limits(const Tenant& tenant, uint64_t more_bytes) const {
 }
 
 void Tenants::relist(Tenant& tenant) {
+  for (auto& [level, flow] : tenant.flows) relist(tenant, level, flow);
+}
+
+void Tenants::relist(Tenant& tenant, uint8_t number, Flow& flow) {
+  if (flow.lines.empty() && flow.ranks.empty()) return;
+  Level& level = this->level(number);
   const uint64_t smallest = sizes_.empty() ? kNoClass : sizes_.begin()->first;
   ranks_.clear();
   bool is_next = false;
-  for (const auto& [size, line] : tenant.lines) {
+  for (const auto& [size, line] : flow.lines) {
     if (!is_below_limits(tenant, line.begin()->second->bytes)) continue;
     ranks_.emplace_back(size, 0);
     is_next |= size == smallest;
   }
   // Whoever comes to compete for the devices that all compete for starts where the others are.
-  if ((is_next && !tenant.is_next) || (!ranks_.empty() && tenant.ranks.empty()))
-    if (!QUERN_MUTANT(10)) tenant.vtime = std::max(tenant.vtime, clock_);
-  tenant.is_next = is_next;
-  for (auto& [size, rank] : ranks_) rank = fairness_.rank(tenant, *tenant.lines.at(size).begin()->second);
-  if (ranks_ == tenant.ranks) return;
-  for (const auto& [size, rank] : tenant.ranks) {
-    const auto order = order_.find(size);
+  if ((is_next && !flow.is_next) || (!ranks_.empty() && flow.ranks.empty()))
+    if (!QUERN_MUTANT(10)) flow.vtime = std::max(flow.vtime, level.clock);
+  flow.is_next = is_next;
+  for (auto& [size, rank] : ranks_) rank = fairness_.rank(flow, *flow.lines.at(size).begin()->second);
+  if (ranks_ == flow.ranks) return;
+  for (const auto& [size, rank] : flow.ranks) {
+    const auto order = level.order.find(size);
     order->second.erase({rank, tenant.id});
-    if (order->second.empty()) order_.erase(order);
+    if (order->second.empty()) level.order.erase(order);
   }
-  for (const auto& [size, rank] : ranks_) order_[size].insert({rank, tenant.id});
+  for (const auto& [size, rank] : ranks_) level.order[size].insert({rank, tenant.id});
   if (tenant.home) {
     Order& home = at_home_[*tenant.home];
-    if (!tenant.ranks.empty()) home.erase({tenant.ranks.front().second, tenant.id});
+    if (!flow.ranks.empty()) home.erase({flow.ranks.front().second, tenant.id});
     if (!ranks_.empty()) home.insert({ranks_.front().second, tenant.id});
   }
-  tenant.ranks.swap(ranks_);
+  flow.ranks.swap(ranks_);
 }
 
 uint64_t Tenants::size_of(FunctionId function) const {
@@ -210,11 +234,11 @@ Request* Tenants::first_of(FunctionId function) const {
 namespace {
 
 // The oldest of a tenant's requests that fit, of those classes in which it may go.
-Request* oldest_that_fits(const Tenant& tenant, uint64_t bytes) {
+Request* oldest_that_fits(const Flow& flow, uint64_t bytes) {
   const std::pair<const uint64_t, Request*>* oldest = nullptr;
-  for (const auto& [size, rank] : tenant.ranks) {
+  for (const auto& [size, rank] : flow.ranks) {
     if (size > bytes) break;
-    const auto& front = *tenant.lines.at(size).begin();
+    const auto& front = *flow.lines.at(size).begin();
     if (!oldest || front.first < oldest->first) oldest = &front;
   }
   return oldest ? oldest->second : nullptr;
@@ -223,26 +247,42 @@ Request* oldest_that_fits(const Tenant& tenant, uint64_t bytes) {
 }  // namespace
 
 Request* Tenants::first(uint64_t bytes) const {
+  for (const auto& [number, level] : levels_)
+    if (Request* request = first(bytes, number)) return request;
+  return nullptr;
+}
+
+Request* Tenants::first(uint64_t bytes, uint8_t number) const {
+  const auto level = levels_.find(number);
+  if (level == levels_.end()) return nullptr;
   const std::pair<int64_t, TenantId>* first = nullptr;
-  for (const auto& [size, order] : order_) {
+  for (const auto& [size, order] : level->second.order) {
     if (size > bytes) break;
     if (!first || *order.begin() < *first) first = &*order.begin();
   }
-  return first ? oldest_that_fits(tenants_.at(first->second), bytes) : nullptr;
+  return first ? oldest_that_fits(tenants_.at(first->second).flows.at(number), bytes) : nullptr;
+}
+
+std::optional<uint8_t> Tenants::next_level(uint8_t from) const {
+  for (auto level = levels_.lower_bound(from); level != levels_.end(); ++level)
+    if (!level->second.order.empty()) return level->first;
+  return std::nullopt;
 }
 
 std::vector<Request*> Tenants::first_few(uint64_t bytes, size_t most) const {
-  Order few;
-  for (const auto& [size, order] : order_) {
-    if (size > bytes) break;
-    size_t taken = 0;
-    for (auto it = order.begin(); it != order.end() && taken < most; ++it, ++taken) few.insert(*it);
-  }
   std::vector<Request*> requests;
-  for (const auto& [rank, id] : few) {
-    Request* request = oldest_that_fits(tenants_.at(id), bytes);
-    if (requests.size() < most && std::find(requests.begin(), requests.end(), request) == requests.end())
-      requests.push_back(request);
+  for (const auto& [number, level] : levels_) {
+    Order few;
+    for (const auto& [size, order] : level.order) {
+      if (size > bytes) break;
+      size_t taken = 0;
+      for (auto it = order.begin(); it != order.end() && taken < most; ++it, ++taken) few.insert(*it);
+    }
+    for (const auto& [rank, id] : few) {
+      if (requests.size() >= most) return requests;
+      Request* request = oldest_that_fits(tenants_.at(id).flows.at(number), bytes);
+      if (std::find(requests.begin(), requests.end(), request) == requests.end()) requests.push_back(request);
+    }
   }
   return requests;
 }
@@ -252,30 +292,40 @@ Request* Tenants::first_at_home(DeviceId device, uint64_t bytes) const {
   if (home == at_home_.end()) return nullptr;
   size_t tried = 0;
   for (auto it = home->second.begin(); it != home->second.end() && tried < kMostBypassed; ++it, ++tried)
-    if (Request* request = oldest_that_fits(tenants_.at(it->second), bytes)) return request;
+    if (Request* request = oldest_that_fits(tenants_.at(it->second).flows.at(0), bytes)) return request;
   return nullptr;
 }
 
 bool Tenants::may_go(const Request& request) const {
   const Tenant& tenant = tenants_.at(request.submit.tenant);
   if (!is_below_limits(tenant, request.bytes)) return false;
-  return tenant.bypassed < kMostBypassed || request.arrival == oldest_of(tenant);
+  const Flow& flow = flow_of(request);
+  return flow.bypassed < kMostBypassed || request.arrival == oldest_of(flow);
 }
 
 void Tenants::give_home(Tenant& tenant, DeviceId device) {
   if (tenant.home == device) return;
-  if (tenant.home && !tenant.ranks.empty()) at_home_[*tenant.home].erase({tenant.ranks.front().second, tenant.id});
+  const Flow& only = flow(tenant, 0);
+  if (tenant.home && !only.ranks.empty()) at_home_[*tenant.home].erase({only.ranks.front().second, tenant.id});
   tenant.home = device;
-  if (!tenant.ranks.empty()) at_home_[device].insert({tenant.ranks.front().second, tenant.id});
+  if (!only.ranks.empty()) at_home_[device].insert({only.ranks.front().second, tenant.id});
 }
 
 void Tenants::took(const Request& request, const Request& first) {
-  Tenant& tenant = get(request.submit.tenant);
-  tenant.bypassed = request.arrival == oldest_of(tenant) ? 0 : tenant.bypassed + 1;
+  Flow& flow = get(request.submit.tenant).flows.at(request.level);
+  flow.bypassed = request.arrival == oldest_of(flow) ? 0 : flow.bypassed + 1;
   // The turns of those who wait for a large device do not count against the others, nor the other way round.
-  const auto order = sizes_.empty() ? order_.end() : order_.find(sizes_.begin()->first);
-  const TenantId lowest = order == order_.end() ? first.submit.tenant : order->second.begin()->second;
-  clock_ = std::max(clock_, tenants_.at(lowest).vtime);
+  Level& level = this->level(request.level);
+  const Order* order = order_of_all(level);
+  const TenantId lowest = order ? order->begin()->second : first.submit.tenant;
+  level.clock = std::max(level.clock, tenants_.at(lowest).flows.at(request.level).vtime);
+}
+
+// Of those that any device could take.
+const Tenants::Order* Tenants::order_of_all(const Level& level) const {
+  if (sizes_.empty()) return nullptr;
+  const auto order = level.order.find(sizes_.begin()->first);
+  return order == level.order.end() ? nullptr : &order->second;
 }
 
 int64_t Tenants::expected_wait_ns(const Tenant& tenant, uint64_t devices) const {
@@ -293,17 +343,27 @@ std::vector<Scheduler::Standing> Tenants::standings() const {
     one.queued = tenant.queued;
     one.in_flight = tenant.in_flight;
     one.in_flight_bytes = tenant.in_flight_bytes;
-    one.vtime = tenant.ranks.empty() ? std::max(tenant.vtime, clock_) : tenant.vtime;
-    one.is_next = tenant.is_next;
+    one.vtime = std::max(tenant.first_vtime, first_lowest_);
+    for (const auto& [number, flow] : tenant.flows) {
+      const auto level = levels_.find(number);
+      const int64_t clock = level == levels_.end() ? first_lowest_ : level->second.clock;
+      one.flows.push_back({number, flow.ranks.empty() ? std::max(flow.vtime, clock) : flow.vtime, flow.is_next});
+      one.vtime = std::max(one.vtime, one.flows.back().vtime);
+    }
     standings.push_back(one);
   }
   return standings;
 }
 
 int64_t Tenants::lag() const {
-  const auto order = sizes_.empty() ? order_.end() : order_.find(sizes_.begin()->first);
-  if (order == order_.end()) return 0;
-  return tenants_.at(order->second.rbegin()->second).vtime - tenants_.at(order->second.begin()->second).vtime;
+  int64_t most = 0;
+  for (const auto& [number, level] : levels_) {
+    const Order* order = order_of_all(level);
+    if (!order) continue;
+    most = std::max(most, tenants_.at(order->rbegin()->second).flows.at(number).vtime -
+                              tenants_.at(order->begin()->second).flows.at(number).vtime);
+  }
+  return most;
 }
 
 }  // namespace quern::sched

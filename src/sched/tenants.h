@@ -14,20 +14,27 @@
 
 namespace quern::sched {
 
-struct Tenant {
+/// The requests of one tenant that wait at one level.
+struct Flow {
   using Line = std::map<uint64_t, Request*>;  ///< by arrival
 
-  TenantId id;
-  uint32_t weight = 1;
-  Limits limits;
   int64_t vtime = 0;  ///< device time charged, in ns divided by its weight; see Tenants
-  uint64_t queued = 0, in_flight = 0, in_flight_bytes = 0;
-  int64_t queued_ns = 0;                            ///< device time that those waiting are expected to take
+  uint64_t in_flight = 0;
   std::map<uint64_t, Line> lines;                   ///< those waiting, by size class; none empty
-  std::optional<DeviceId> home;                     ///< for policies that give a tenant one
   uint32_t bypassed = 0;                            ///< how often a younger request went before its oldest
   std::vector<std::pair<uint64_t, int64_t>> ranks;  ///< where it is listed: size class and rank, in order of size
   bool is_next = false;                             ///< among them is the smallest class: any device could take it
+};
+
+struct Tenant {
+  TenantId id;
+  uint32_t weight = 1;
+  Limits limits;
+  int64_t first_vtime = 0;  ///< where it stood before a restart
+  uint64_t queued = 0, in_flight = 0, in_flight_bytes = 0;
+  int64_t queued_ns = 0;          ///< device time that those waiting are expected to take
+  std::map<uint8_t, Flow> flows;  ///< by level
+  std::optional<DeviceId> home;   ///< for policies that give a tenant one
 };
 
 /// The tenants and their requests that wait: whose turn is it, and for what?
@@ -36,6 +43,9 @@ struct Tenant {
 /// its weight, when it gets a slot, and what was wrong about that when the run ends. The lowest virtual time is next.
 /// One that had nothing to do, or was at a limit of its own, starts where the others are: waiting for itself earns
 /// nothing.
+///
+/// Levels are apart: a more urgent request goes before a less urgent one, whoever's they are, and a tenant is charged
+/// at the level of the request, so that it stands where it would if there were no other levels.
 ///
 /// Devices differ in memory, so "the first that fits this device" must be found without looking at those that do not.
 /// Requests are therefore kept by the smallest device that holds them; there are as many size classes as kinds of
@@ -48,6 +58,7 @@ class Tenants {
   void set(const TenantSet& event);
   Tenant& get(TenantId tenant);
   const Tenant* find(TenantId tenant) const;
+  const Flow& flow_of(const Request& request) const;
 
   /// A device that can hold this much came to be known, or one is not any more. Moves the requests that this concerns.
   void add_size(uint64_t bytes);
@@ -56,7 +67,7 @@ class Tenants {
   void add(Request& request);
   void remove(Request& request);
   /// Of its requests one got a slot, and is charged for; or a slot is free again, and the charge is put right.
-  void began(Tenant& tenant, RunRecord& run, int64_t estimate_ns);
+  void began(RunRecord& run, int64_t estimate_ns);
   void ended(RunRecord& run, std::optional<int64_t> used_ns);
 
   uint64_t size() const { return size_; }
@@ -67,7 +78,11 @@ class Tenants {
 
   /// Whose turn it is among the tenants with a request that fits in `bytes`, and which of its requests; null: nobody.
   Request* first(uint64_t bytes) const;
-  /// The same, and those after it, `most` at the most.
+  /// The same at one level.
+  Request* first(uint64_t bytes, uint8_t level) const;
+  /// The next level from this one on at which someone may go; nothing: there is none.
+  std::optional<uint8_t> next_level(uint8_t from) const;
+  /// As `first`, and those after it, `most` at the most.
   std::vector<Request*> first_few(uint64_t bytes, size_t most) const;
   /// The first of those at home on a device; null: nobody.
   Request* first_at_home(DeviceId device, uint64_t bytes) const;
@@ -92,24 +107,32 @@ class Tenants {
 
  private:
   using Order = std::set<std::pair<int64_t, TenantId>>;
+  struct Level {
+    std::map<uint64_t, Order> order;  ///< by size class: tenants that may go; none empty
+    int64_t clock = 0;                ///< the lowest virtual time when a turn was last taken; never goes back
+  };
 
+  Level& level(uint8_t level);
+  Flow& flow(Tenant& tenant, uint8_t level);
   uint64_t size_class(uint64_t bytes) const;
   void link(Tenant& tenant, Request& request);
   void unlink(Tenant& tenant, Request& request);
+  void reclass(uint64_t from, uint64_t most_bytes);
   bool is_below_limits(const Tenant& tenant, uint64_t more_bytes) const;
-  /// Lists the tenant where it stands now, in every size class.
+  /// Lists the tenant where it stands now, at every level and in every size class.
   void relist(Tenant& tenant);
-  void charge(Tenant& tenant, int64_t vtime);
+  void relist(Tenant& tenant, uint8_t level, Flow& flow);
+  void charge(Flow& flow, int64_t vtime);
+  const Order* order_of_all(const Level& level) const;
 
   const Fairness& fairness_;
   std::map<uint64_t, uint32_t> sizes_;  // and how many devices have it
   std::map<TenantId, Tenant> tenants_;
-  std::map<uint64_t, Order> order_;  // by size class: tenants that may go; none empty
-  std::map<DeviceId, Order> at_home_;
-  std::map<FunctionId, Tenant::Line> functions_;
+  std::map<uint8_t, Level> levels_;
+  std::map<DeviceId, Order> at_home_;  // level 0 only: policies that give homes have no other
+  std::map<FunctionId, Flow::Line> functions_;
   uint64_t size_ = 0;
   uint64_t weights_waiting_ = 0;  // of tenants with a request that waits
-  int64_t clock_ = 0;             // the lowest virtual time when a turn was last taken; never goes back
   int64_t first_lowest_ = 0, first_highest_ = 0;
   bool has_served_ = false;
   int64_t largest_charge_ = 0;

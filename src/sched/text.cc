@@ -1,169 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/text.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
-#include <limits>
+#include <algorithm>
 #include <map>
-#include <optional>
-#include <vector>
+
+#include "sched/words.h"
 
 namespace quern::sched {
 namespace {
 
-struct Unit {
-  std::string_view name;
-  uint64_t factor;
-};
-constexpr Unit kTimeUnits[] = {{"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
-constexpr Unit kByteUnits[] = {{"GiB", uint64_t{1} << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}};
-
-// The forms of base/ are for people: they round. A log must read back to the bit.
-template <size_t N>
-std::string exact(uint64_t value, const Unit (&units)[N]) {
-  for (const Unit& unit : units)
-    if (value != 0 && value % unit.factor == 0) return fmt::format("{}{}", value / unit.factor, unit.name);
-  return fmt::format("0{}", units == static_cast<const void*>(kTimeUnits) ? "ms" : "B");
-}
-
-template <size_t N>
-std::optional<uint64_t> parse_exact(std::string_view text, const Unit (&units)[N]) {
-  uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc()) return std::nullopt;
-  const std::string_view name(rest, static_cast<size_t>(end - rest));
-  for (const Unit& unit : units)
-    if (unit.name == name && number <= std::numeric_limits<int64_t>::max() / unit.factor) return number * unit.factor;
-  return std::nullopt;
-}
-
-template <class T>
-constexpr std::string_view kPrefix = "?";
-template <>
-constexpr std::string_view kPrefix<DeviceId> = "d";
-template <>
-constexpr std::string_view kPrefix<DomainId> = "dom";
-template <>
-constexpr std::string_view kPrefix<TenantId> = "t";
-template <>
-constexpr std::string_view kPrefix<FunctionId> = "f";
-template <>
-constexpr std::string_view kPrefix<ObjectId> = "o";
-template <>
-constexpr std::string_view kPrefix<RequestId> = "r";
-template <>
-constexpr std::string_view kPrefix<ExecutorId> = "e";
-template <>
-constexpr std::string_view kPrefix<RunId> = "run";
-
-template <class Tag>
-std::string show(Id<Tag> id) {
-  return fmt::format("{}{}", kPrefix<Id<Tag>>, id.value);
-}
-std::string show(Duration duration) {
-  return duration == Duration::forever() ? "forever" : exact(static_cast<uint64_t>(duration.ns), kTimeUnits);
-}
-template <class T>
-std::string show_if(std::string_view key, const std::optional<T>& id) {
-  return id ? fmt::format(" {}{}", key, show(*id)) : "";
-}
-
-/// The words of one line, taken one after another. The first mistake is kept; after it everything reads as nothing.
-class Words {
- public:
-  explicit Words(std::string_view line) : line_(line) {
-    while (!line.empty()) {
-      const size_t space = line.find(' ');
-      if (space != 0) words_.push_back(line.substr(0, space));
-      if (space == std::string_view::npos) break;
-      line.remove_prefix(space + 1);
-    }
-  }
-
-  std::string_view next() {
-    if (at_ < words_.size()) return words_[at_++];
-    wrong("has too few words");
-    return "";
-  }
-  bool take(std::string_view word) {
-    const bool same = at_ < words_.size() && words_[at_] == word;
-    at_ += same;
-    return same;
-  }
-  /// The value of `key=value`, which may be left out.
-  std::optional<std::string_view> option(std::string_view key) {
-    if (at_ == words_.size() || !words_[at_].starts_with(key) || words_[at_].substr(key.size(), 1) != "=")
-      return std::nullopt;
-    return words_[at_++].substr(key.size() + 1);
-  }
-  std::optional<std::pair<std::string_view, std::string_view>> any_option() {
-    if (at_ == words_.size()) return std::nullopt;
-    const std::string_view word = words_[at_++];
-    const size_t equals = std::min(word.find('='), word.size());
-    return {{word.substr(0, equals), word.substr(std::min(equals + 1, word.size()))}};
-  }
-
-  void read(std::string_view word, uint64_t& into) {
-    const char* end = word.data() + word.size();
-    const auto [rest, problem] = std::from_chars(word.data(), end, into);
-    if (problem != std::errc() || rest != end) wrong(fmt::format("'{}' is not a number", word));
-  }
-  template <class T>
-  void read_small(std::string_view word, T& into) {
-    uint64_t number = 0;
-    read(word, number);
-    if (number > std::numeric_limits<T>::max()) wrong(fmt::format("{} is too large", number));
-    into = static_cast<T>(number);
-  }
-  template <class Tag>
-  void read(std::string_view word, Id<Tag>& into) {
-    const std::string_view prefix = kPrefix<Id<Tag>>;
-    if (!word.starts_with(prefix)) return wrong(fmt::format("'{}' should be {} and a number", word, prefix));
-    read(word.substr(prefix.size()), into.value);
-  }
-  void read(std::string_view word, Duration& into) {
-    if (word == "forever") {
-      into = Duration::forever();
-    } else if (const auto value = parse_exact(word, kTimeUnits)) {
-      into.ns = static_cast<int64_t>(*value);
-    } else {
-      wrong(fmt::format("'{}' is not a time; write a whole number with ns, us, ms or s", word));
-    }
-  }
-  void read(std::string_view word, Time& into) {
-    Duration since{};
-    if (word == "never") {
-      into = Time::never();
-    } else {
-      read(word, since);
-      into.ns = since.ns;
-    }
-  }
-  void read_bytes(std::string_view word, uint64_t& into) {
-    if (const auto value = parse_exact(word, kByteUnits)) {
-      into = *value;
-    } else {
-      wrong(fmt::format("'{}' is not a size; write a whole number with B, KiB, MiB or GiB", word));
-    }
-  }
-
-  void wrong(std::string what) {
-    if (mistake_.empty()) mistake_ = std::move(what);
-  }
-  Status end() {
-    if (mistake_.empty() && at_ < words_.size()) wrong(fmt::format("'{}' is not expected there", words_[at_]));
-    if (mistake_.empty()) return {};
-    return invalid(fmt::format("'{}': {}", line_, mistake_));
-  }
-
- private:
-  std::string_view line_;
-  std::vector<std::string_view> words_;
-  size_t at_ = 0;
-  std::string mistake_;
-};
+using namespace words;
 
 template <class T>
 T only_id(Words& words, auto T::*id) {
@@ -295,6 +141,38 @@ Event read_finished(Words& words) {
   return event;
 }
 
+Event read_launcher_up(Words& words) {
+  LauncherUp event;
+  words.read(words.next(), event.launcher);
+  words.read(words.next(), event.device);
+  words.read(words.next(), event.function);
+  if (const auto priority = words.option("priority")) words.read_small(*priority, event.priority);
+  return event;
+}
+
+Event read_ready(Words& words) {
+  WorkReady event;
+  words.read(words.next(), event.launcher);
+  if (const auto next = words.option("next")) words.read(*next, event.next);
+  event.sliceable = words.take("sliceable");
+  return event;
+}
+
+Event read_gap(Words& words) {
+  GapBegun event;
+  words.read(words.next(), event.launcher);
+  words.read(words.next(), event.at);
+  if (const auto after = words.option("after")) words.read(*after, event.after);
+  return event;
+}
+
+Event read_used(Words& words) {
+  DeviceUsed event;
+  words.read(words.next(), event.launcher);
+  words.read(words.next(), event.device_time);
+  return event;
+}
+
 using Reader = Event (*)(Words&);
 const std::map<std::string_view, Reader>& readers() {
   static const std::map<std::string_view, Reader> readers = {
@@ -315,6 +193,11 @@ const std::map<std::string_view, Reader>& readers() {
       {"started", [](Words& words) -> Event { return only_id(words, &Started::run); }},
       {"finished", read_finished},
       {"function-gone", [](Words& words) -> Event { return only_id(words, &FunctionGone::function); }},
+      {"launcher-up", read_launcher_up},
+      {"launcher-gone", [](Words& words) -> Event { return only_id(words, &LauncherGone::launcher); }},
+      {"work-ready", read_ready},
+      {"gap", read_gap},
+      {"used", read_used},
       {"tick", [](Words&) -> Event { return Tick{}; }},
   };
   return readers;
@@ -395,6 +278,22 @@ struct Show {
                        e.device_time.ns ? " device_time=" + show(e.device_time) : "");
   }
   std::string operator()(const FunctionGone& e) const { return fmt::format("function-gone {}", show(e.function)); }
+  std::string operator()(const LauncherUp& e) const {
+    return fmt::format("launcher-up {} {} {}{}", show(e.launcher), show(e.device), show(e.function),
+                       e.priority != LauncherUp{}.priority ? fmt::format(" priority={}", e.priority) : "");
+  }
+  std::string operator()(const LauncherGone& e) const { return "launcher-gone " + show(e.launcher); }
+  std::string operator()(const WorkReady& e) const {
+    return fmt::format("work-ready {}{}{}", show(e.launcher), e.next.ns ? " next=" + show(e.next) : "",
+                       e.sliceable ? " sliceable" : "");
+  }
+  std::string operator()(const GapBegun& e) const {
+    return fmt::format("gap {} {}{}", show(e.launcher), to_text(e.at),
+                       e.after ? fmt::format(" after={}", e.after) : "");
+  }
+  std::string operator()(const DeviceUsed& e) const {
+    return fmt::format("used {} {}", show(e.launcher), show(e.device_time));
+  }
   std::string operator()(const Tick&) const { return "tick"; }
 
   std::string operator()(const StartExecutor& a) const {
@@ -421,6 +320,16 @@ struct Show {
   std::string operator()(const Run& a) const {
     return fmt::format("run {} {} {} lane={}{}", show(a.run), show(a.request), show(a.executor), a.lane,
                        a.lane_bytes ? " memory=" + exact(a.lane_bytes, kByteUnits) : "");
+  }
+  std::string operator()(const Grant& a) const {
+    if (!a.open) return fmt::format("close {}{}", show(a.launcher), a.tells ? " tells" : "");
+    std::string text = fmt::format("open {}{}", show(a.launcher), a.tells ? " tells" : "");
+    if (a.until != Time::never()) text += " until=" + to_text(a.until);
+    text += fmt::format(" depth={}", show(a.depth));
+    if (a.launches != Grant{}.launches) text += fmt::format(" launches={}", a.launches);
+    if (a.slice.ns) text += " slice=" + show(a.slice);
+    if (a.beyond.ns) text += " beyond=" + show(a.beyond);
+    return text;
   }
   std::string operator()(const StopRun& a) const { return fmt::format("stop-run {}", show(a.run)); }
   std::string operator()(const Answer& a) const {
@@ -453,85 +362,6 @@ Result<std::pair<Time, Event>> parse_timed_event(std::string_view line) {
   Event event = read_event(words);
   QUERN_TRY(words.end());
   return std::pair{time, event};
-}
-
-namespace {
-
-// The one list of settings: read by parse_config, written by to_text.
-template <class C, class F>
-void each_setting(C& config, F&& with) {
-  with("lanes", config.lanes);
-  with("runs_in_flight", config.runs_in_flight);
-  with("most_queued", config.most_queued);
-  with("most_queued_per_tenant", config.most_queued_per_tenant);
-  with("most_queued_per_function", config.most_queued_per_function);
-  with("most_attempts", config.most_attempts);
-  with("stop_grace", config.stop_grace);
-  with("prepare_grace", config.prepare_grace);
-  with("own_executor_runs", config.own_executor_runs);
-  with("quarantine_after", config.quarantine_after);
-  with("quarantine", config.quarantine);
-  with("locality", config.locality);
-  with("first_estimate", config.first_estimate);
-  with("granularity_bytes", config.granularity_bytes);
-  with("rent_second", config.rent_second);
-  with("keep_alive", config.keep_alive);
-  with("room_back", config.room_back);
-  with("fairness", config.policy.fairness);
-  with("placement", config.policy.placement);
-  with("eviction", config.policy.eviction);
-  with("setup", config.policy.setup);
-  with("exit", config.policy.exit);
-}
-
-struct ShowSetting {
-  std::string& text;
-  void operator()(std::string_view key, uint32_t value) const { text += fmt::format(" {}={}", key, value); }
-  void operator()(std::string_view key, uint64_t value) const {
-    text += fmt::format(" {}={}", key, exact(value, kByteUnits));
-  }
-  void operator()(std::string_view key, Duration value) const { text += fmt::format(" {}={}", key, show(value)); }
-  void operator()(std::string_view key, const std::string& value) const { text += fmt::format(" {}={}", key, value); }
-};
-
-struct ReadSetting {
-  Words& words;
-  std::string_view wanted, word;
-  bool& known;
-  bool is(std::string_view key) const {
-    known |= key == wanted;
-    return key == wanted;
-  }
-  void operator()(std::string_view key, uint32_t& value) const {
-    if (is(key)) words.read_small(word, value);
-  }
-  void operator()(std::string_view key, uint64_t& value) const {
-    if (is(key)) words.read_bytes(word, value);
-  }
-  void operator()(std::string_view key, Duration& value) const {
-    if (is(key)) words.read(word, value);
-  }
-  void operator()(std::string_view key, std::string& value) const {
-    if (is(key)) value = word;
-  }
-};
-
-}  // namespace
-
-std::string to_text(const Config& config) {
-  std::string text = "config";
-  each_setting(config, ShowSetting{text});
-  return text;
-}
-
-Status parse_config(std::string_view line, Config& config) {
-  Words words(line);
-  while (const auto option = words.any_option()) {
-    bool known = false;
-    each_setting(config, ReadSetting{words, option->first, option->second, known});
-    if (!known) words.wrong(fmt::format("there is no setting '{}'", option->first));
-  }
-  return words.end();
 }
 
 }  // namespace quern::sched

@@ -17,8 +17,8 @@
 ///     run run1 r1 e1 lane=0
 ///
 /// An id is its kind and its number: d device, dom domain, t tenant, f function, o object, r request, e executor, run
-/// run. What
-/// has the default value is left out. Times count from the zero of whatever clock the shell uses.
+/// run; a launcher is p and a number, or e1.0, a lane. What has the default value is left out. Times count from the
+/// zero of whatever clock the shell uses.
 namespace quern::sched {
 
 std::string to_text(const Event& event);

@@ -27,7 +27,16 @@ using FunctionId = Id<struct FunctionTag>;  ///< one version of one function
 using ObjectId = Id<struct ObjectTag>;      ///< by content: the same bytes have the same id
 using RequestId = Id<struct RequestTag>;
 using ExecutorId = Id<struct ExecutorTag>;
+using LauncherId = Id<struct LauncherTag>;  ///< whatever puts kernels on a device through a gate of its own
 using RunId = Id<struct RunTag>;
+
+/// A launcher is a lane, or a program with a number of the shell's.
+constexpr uint64_t kFirstProgram = uint64_t{1} << 63;
+constexpr LauncherId lane_of(ExecutorId executor, uint32_t lane) { return {executor.value << 8 | lane}; }
+constexpr LauncherId program_of(uint64_t number) { return {kFirstProgram | number}; }
+constexpr bool is_program(LauncherId launcher) { return launcher.value >= kFirstProgram; }
+
+constexpr uint8_t kLeastUrgent = 9;  ///< the last priority; 0 is the first
 
 // Events: what happened.
 
@@ -149,11 +158,40 @@ struct Finished {
 struct FunctionGone {
   FunctionId function;
 };
+/// A program that launches its own kernels came to a device, or is gone. Its gaps are like those of others of its
+/// function, which is a number for its name.
+struct LauncherUp {
+  LauncherId launcher;
+  DeviceId device;
+  FunctionId function;
+  uint8_t priority = 5;
+};
+struct LauncherGone {
+  LauncherId launcher;
+};
+/// A launcher has something to launch, after a gap or for the first time.
+struct WorkReady {
+  LauncherId launcher;
+  Duration next = {0};  ///< how long what is next will take, as it says; 0: it does not know
+  bool sliceable = false;
+};
+/// All that it launched has ended, and it has nothing to launch.
+struct GapBegun {
+  LauncherId launcher;
+  Time at;             ///< not after now
+  uint64_t after = 0;  ///< gaps after the same are alike
+};
+/// A program had something on the device lately. At most every millisecond.
+struct DeviceUsed {
+  LauncherId launcher;
+  Duration device_time = {0};
+};
 /// The answer to WakeAt.
 struct Tick {};
 
 using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, HostUp, ExecutorUp, ExecutorLost, TenantSet, Submit,
-                           Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished, FunctionGone, Tick>;
+                           Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished, FunctionGone,
+                           LauncherUp, LauncherGone, WorkReady, GapBegun, DeviceUsed, Tick>;
 
 // Actions: what to do about it, in order.
 
@@ -209,6 +247,20 @@ struct Run {
   ExecutorId executor;
   uint32_t lane = 0;
   uint64_t lane_bytes = 0;
+  uint8_t level = 0;  ///< runs of one level go one after the other
+};
+/// What a launcher may put on its device from now on; what it was granted before is void. A lane begins with a grant of
+/// Config::depth and no end; a program with a closed gate. Not answered.
+struct Grant {
+  LauncherId launcher;
+  bool open = false;
+  bool tells = false;          ///< it is to say when it has work and when a gap begins
+  Time until = Time::never();  ///< what it launches is to end by then
+  Duration depth = {0};        ///< of device time in flight
+  uint32_t launches = 256;     ///< in flight
+  Duration slice = {0};        ///< kernels of more than two of these are cut; 0: none is
+  Duration beyond = {0};       ///< the size of slices in which it goes on after `until`; 0: it does not
+  bool operator==(const Grant&) const = default;
 };
 /// Close the gate of its lane: no further kernel of this run starts. Answered by Finished, if it still can.
 struct StopRun {
@@ -245,8 +297,8 @@ struct WakeAt {
   Time time;
 };
 
-using Action =
-    std::variant<StartExecutor, KillExecutor, Fetch, Forget, Prepare, Load, Unload, Trim, Run, StopRun, Answer, WakeAt>;
+using Action = std::variant<StartExecutor, KillExecutor, Fetch, Forget, Prepare, Load, Unload, Trim, Run, Grant,
+                            StopRun, Answer, WakeAt>;
 
 /// The public code of an end; kDone has none.
 ErrorCode error_code_of(End end);

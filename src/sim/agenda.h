@@ -18,6 +18,7 @@ class Agenda {
     kRunStarts,     ///< a: index of the device, which may be free
     kRunEnds,       ///< a: run
     kRunGivenUp,    ///< a: run; it does not get to the device
+    kGateCloses,    ///< a: launcher, b: the epoch of its grant
     kExecutorUp,    ///< a: executor
     kExecutorGone,  ///< a: executor
     kLoaded,        ///< a: executor, b: object
@@ -29,7 +30,10 @@ class Agenda {
     kDeviceUp,      ///< a: index of the device
     kMemoryBack,    ///< a: index of the device
     kHostBack,
-    kFault,  ///< a: its kind
+    kProgram,       ///< a: index of the program, b: its life; it comes, or has work again
+    kProgramTells,  ///< the same; it says that it has work
+    kProgramEnds,   ///< a: index of the program
+    kFault,         ///< a: its kind
     kFaultsEnd,
   };
   struct Entry {

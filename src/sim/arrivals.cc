@@ -39,7 +39,9 @@ Arrivals::Arrivals(const Model& model, uint64_t seed, Agenda& agenda)
 }
 
 void Arrivals::put(Time at, uint32_t load, bool plans_next) {
-  if (at < until_) agenda_.put(at, Agenda::Kind::kCall, load, plans_next);
+  if (at >= until_) return;
+  ++planned_;
+  agenda_.put(at, Agenda::Kind::kCall, load, plans_next);
 }
 
 void Arrivals::plan_next(Time now, uint32_t index, bool is_first) {
@@ -69,6 +71,7 @@ void Arrivals::plan_next(Time now, uint32_t index, bool is_first) {
 }
 
 Arrivals::Call Arrivals::call(Time now, const Agenda::Entry& entry) {
+  --planned_;
   const auto index = static_cast<uint32_t>(entry.a);
   const LoadModel& load = loads_[index];
   Source& source = sources_[index];

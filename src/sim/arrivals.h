@@ -23,6 +23,10 @@ class Arrivals {
   };
   /// The time of a kCall has come: what is called. The next call of an open loop is planned.
   Call call(Time now, const Agenda::Entry& entry);
+  /// The time of a kCall has come, and it is not made: there were enough.
+  void skip() { --planned_; }
+  /// None is on the agenda: as long as no call ends, none comes.
+  bool is_over() const { return planned_ == 0; }
   /// A call of this load ended: the client of a closed loop thinks, then calls again. After anything but a good answer
   /// it waits for `retry_after`, and for a millisecond at least: a client that is refused at once must not call for
   /// ever at one instant.
@@ -43,6 +47,7 @@ class Arrivals {
   const std::vector<FunctionModel>& functions_;
   uint64_t most_;
   Time until_;
+  uint64_t planned_ = 0;  ///< on the agenda
   Agenda& agenda_;
   std::vector<Source> sources_;
 };

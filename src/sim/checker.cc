@@ -4,6 +4,7 @@
 #include "sched/text.h"
 #include "sim/ends_checker.h"
 #include "sim/fairness_checker.h"
+#include "sim/gate_checker.h"
 #include "sim/idle_checker.h"
 #include "sim/ledger_checker.h"
 #include "sim/limits_checker.h"
@@ -24,6 +25,7 @@ std::vector<std::unique_ptr<Checker>> make_checkers(const sched::Config& config)
   checkers.push_back(std::make_unique<LimitsChecker>(config));
   checkers.push_back(std::make_unique<FairnessChecker>(config));
   checkers.push_back(std::make_unique<IdleChecker>(config));
+  checkers.push_back(std::make_unique<GateChecker>(config));
   checkers.push_back(std::make_unique<LivenessChecker>());
   return checkers;
 }

@@ -5,6 +5,7 @@
 
 #include "sim/ends_checker.h"
 #include "sim/fairness_checker.h"
+#include "sim/gate_checker.h"
 #include "sim/idle_checker.h"
 #include "sim/ledger_checker.h"
 #include "sim/limits_checker.h"
@@ -18,7 +19,7 @@ namespace {
 template <class C>
 class EveryChecker : public testing::Test {};
 using All = testing::Types<EndsChecker, LedgerChecker, PinsChecker, LimitsChecker, FairnessChecker, IdleChecker,
-                           LivenessChecker>;
+                           GateChecker, LivenessChecker>;
 TYPED_TEST_SUITE(EveryChecker, All);
 
 TYPED_TEST(EveryChecker, IsQuietWhileAllIsWell) {
@@ -62,6 +63,27 @@ TYPED_TEST(EveryChecker, IsQuietWhileThingsFail) {
   watched.step(Loaded{e1, o2, true, true}).step(Cancel{r1}).step(ExecutorLost{.executor = e1, .culprit = {}});
   watched.step(DeviceMemory{d1, kGiB}).step(HostUp{kGiB}).step(DeviceMemory{d1, 8 * kGiB}).step(DeviceDown{d1});
   EXPECT_EQ(watched.why(), "");
+}
+
+TYPED_TEST(EveryChecker, IsQuietWithLevelsAndPrograms) {
+  for (const char* dispatch : {"fill", "strict", "fikit", "none"}) {
+    Config config;
+    config.policy.dispatch = dispatch;
+    Watched<TypeParam> watched(config);
+    watched.step(up(d1)).step(call(r1)).step(ExecutorUp{e1}).step(Started{run1});
+    Submit other = urgent(r2);
+    other.domain = DomainId{2};
+    watched.step(other).step(ExecutorUp{e2}).step(Started{run2});
+    watched.step(LauncherUp{p1, d1, FunctionId{99}, 3}).step(WorkReady{p1, Duration::millis(1), true});
+    watched.wait(1).step(DeviceUsed{p1, Duration::millis(1)}).step(GapBegun{p1, watched.now, 1});
+    watched.step(LauncherGone{p1});
+    // Long enough for a turn of the one that waits.
+    watched.wait(110);
+    watched.step(Finished{.run = run2, .device_time = Duration::millis(5)});
+    watched.step(Finished{.run = run1, .device_time = Duration::millis(5)});
+    watched.end(true);
+    EXPECT_EQ(watched.why(), "") << dispatch;
+  }
 }
 
 // Ends.
@@ -168,15 +190,56 @@ TEST(LimitsChecker, SeesALaneThatIsTaken) {
   watched.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.lane = 0; }));
   EXPECT_TRUE(watched.fails());
   Watched<LimitsChecker> none;
-  none.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.lane = 2; }));
+  none.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.lane = 4; }));
   EXPECT_TRUE(none.fails());
 }
 
 TEST(LimitsChecker, SeesARunTooMany) {
   Watched<LimitsChecker> watched;
-  watched.running().step(call(r2)).step(call(r3),
-                                        add(sched::Run{.run = run9, .request = r3, .executor = e1, .lane = 1}));
-  EXPECT_TRUE(watched.fails());
+  watched.running().step(call(r2));
+  EXPECT_EQ(watched.why(), "");
+  watched.step(call(r3), add(sched::Run{.run = run9, .request = r3, .executor = e1, .lane = 2, .level = 5}));
+  EXPECT_NE(watched.why().find("the 3th at level 5"), std::string::npos) << watched.why();
+  Config config;
+  config.lanes = 1;
+  Watched<LimitsChecker> full(config);
+  full.running().step(urgent(r2), add(sched::Run{.run = run9, .request = r2, .executor = e1, .level = 0}));
+  EXPECT_TRUE(full.fails());
+}
+
+TEST(LimitsChecker, SeesALevelThatIsNotItsOwn) {
+  Watched<LimitsChecker> watched;
+  watched.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.level = 0; }));
+  EXPECT_NE(watched.why().find("r2 is of level 5"), std::string::npos) << watched.why();
+  // A tenant may ask for no more than it may have.
+  Watched<LimitsChecker> limited;
+  limited.step(TenantSet{.tenant = t1, .limits = {.priority = 7}}).running();
+  EXPECT_EQ(limited.why(), "");
+  limited.step(call(r2), alter<sched::Run>([](sched::Run& run) { run.level = 5; }));
+  EXPECT_TRUE(limited.fails());
+  Config config;
+  config.policy.fairness = "fifo";
+  Watched<LimitsChecker> flat(config);
+  flat.running().step(urgent(r2));
+  EXPECT_EQ(flat.why(), "");
+}
+
+TEST(LimitsChecker, SeesALevelTooMany) {
+  Config config;
+  config.levels_in_flight = 1;
+  Watched<LimitsChecker> watched(config);
+  watched.running().step(urgent(r2));
+  EXPECT_EQ(watched.why(), "");
+  watched.step(Tick{}, add(sched::Run{.run = run9, .request = r2, .executor = e1, .lane = 1, .level = 0}));
+  EXPECT_NE(watched.why().find("makes 2 levels"), std::string::npos) << watched.why();
+}
+
+TEST(LimitsChecker, SeesCompanyForOneThatRunsAlone) {
+  Watched<LimitsChecker> watched;
+  watched.running().step(ExecutorLost{.executor = e1, .culprit = {}}).step(ExecutorUp{e2}).step(urgent(r2));
+  EXPECT_EQ(watched.why(), "");
+  watched.step(Tick{}, add(sched::Run{.run = run9, .request = r2, .executor = e2, .lane = 1, .level = 0}));
+  EXPECT_NE(watched.why().find("is to run alone"), std::string::npos) << watched.why();
 }
 
 TEST(LimitsChecker, SeesAnAttemptTooMany) {
@@ -196,9 +259,9 @@ TEST(LimitsChecker, SeesTwoExecutorsOnADevice) {
   watched.running().step(other);
   watched.step(Tick{}, [](std::vector<Action>& actions) {
     actions.push_back(StartExecutor{.executor = e9, .device = d1, .domain = DomainId{2}, .own_function = {}});
-    actions.push_back(sched::Run{.run = run9, .request = r2, .executor = e9, .lane = 1});
+    actions.push_back(sched::Run{.run = run9, .request = r2, .executor = e9, .lane = 1, .level = 5});
   });
-  EXPECT_TRUE(watched.fails());
+  EXPECT_NE(watched.why().find("two executors at level 5"), std::string::npos) << watched.why();
 }
 
 TEST(LimitsChecker, SeesWhoShouldHaveBeenRefused) {
@@ -222,8 +285,8 @@ TEST(LimitsChecker, SeesCompanyForARunThatStops) {
   Watched<LimitsChecker> watched;
   watched.running().step(Cancel{r1}).step(call(r2));
   EXPECT_EQ(watched.why(), "");
-  watched.step(Tick{}, add(sched::Run{.run = run2, .request = r2, .executor = e1, .lane = 1}));
-  EXPECT_TRUE(watched.fails());
+  watched.step(Tick{}, add(sched::Run{.run = run2, .request = r2, .executor = e1, .lane = 1, .level = 5}));
+  EXPECT_NE(watched.why().find("was told to stop"), std::string::npos) << watched.why();
 }
 
 TEST(LimitsChecker, SeesARunThatWasAnnouncedOtherwise) {
@@ -244,44 +307,82 @@ TEST(LimitsChecker, SeesARunThatIsNotStopped) {
   EXPECT_TRUE(watched.fails());
 }
 
+TEST(LimitsChecker, KnowsThatTimeStandsStillAtAClosedGate) {
+  Submit brief = call(r1);
+  brief.device_time = Duration::millis(3);
+  const auto gated = [&](Watched<LimitsChecker>& watched) {
+    watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(urgent(r2));
+    watched.wait(4);  // 1 ms it had, 2 ms are left
+    EXPECT_EQ(watched.why(), "");
+  };
+  Watched<LimitsChecker> soon;
+  gated(soon);
+  soon.wait(1, add(StopRun{run1}));
+  EXPECT_NE(soon.why().find("has not had its"), std::string::npos) << soon.why();
+  Watched<LimitsChecker> late;
+  gated(late);
+  late.step(Finished{.run = run2}).wait(1);
+  EXPECT_EQ(late.why(), "");
+  late.wait(1, drop<StopRun>());
+  EXPECT_TRUE(late.fails());
+}
+
 // Fairness.
+
+Scheduler::Standing standing(TenantId tenant, Duration vtime, bool is_next, uint8_t level = 5) {
+  return {.tenant = tenant, .vtime = vtime.ns, .flows = {{.level = level, .vtime = vtime.ns, .is_next = is_next}}};
+}
 
 TEST(FairnessChecker, SeesALagBeyondItsBound) {
   FairnessChecker checker{Config{}};
   checker.compare(Time{0}, {}, {.lag = 2, .bound = 1});
   EXPECT_FALSE(checker.violation().empty());
   FairnessChecker other{Config{}};
-  other.compare(Time{0}, {{.tenant = t1, .vtime = 0, .is_next = true}, {.tenant = t2, .vtime = 9, .is_next = true}},
-                {.lag = 0, .bound = 5});
+  other.compare(Time{0}, {standing(t1, {0}, true), standing(t2, {9}, true)}, {.lag = 0, .bound = 5});
   EXPECT_FALSE(other.violation().empty());
+  FairnessChecker apart{Config{}};
+  apart.compare(Time{0}, {standing(t1, {0}, true), standing(t2, {9}, true, 4)}, {.lag = 0, .bound = 5});
+  EXPECT_EQ(apart.violation(), "");
 }
 
 TEST(FairnessChecker, SeesAVirtualTimeThatFalls) {
   FairnessChecker checker{Config{}};
-  checker.compare(Time{0}, {{.tenant = t1, .vtime = Duration::millis(9).ns}}, {});
+  checker.compare(Time{0}, {standing(t1, Duration::millis(9), false)}, {});
   EXPECT_EQ(checker.violation(), "");
-  checker.compare(Time{1}, {{.tenant = t1, .vtime = Duration::millis(7).ns}}, {});
+  checker.compare(Time{1}, {standing(t1, Duration::millis(7), false)}, {});
+  EXPECT_FALSE(checker.violation().empty());
+}
+
+TEST(FairnessChecker, SeesALevelAboveItsTenant) {
+  FairnessChecker checker{Config{}};
+  Scheduler::Standing low = standing(t1, Duration::millis(9), false);
+  low.vtime = 0;
+  checker.compare(Time{0}, {low}, {});
   EXPECT_FALSE(checker.violation().empty());
 }
 
 TEST(FairnessChecker, SeesWhoGotMoreThanOthers) {
-  FairnessChecker checker{Config{}};
-  const std::vector<Scheduler::Standing> standings = {{.tenant = t1, .is_next = true}, {.tenant = t2, .is_next = true}};
-  const auto pass = [&](const Event& event, const std::vector<Action>& actions) {
-    checker.follow(Time{0}, event, actions);
-    checker.compare(Time{0}, standings, {.lag = 0, .bound = Duration::millis(1).ns});
+  // As many as it takes; of another level, they are nobody's loss.
+  const auto runs_until_seen = [](uint8_t level) {
+    FairnessChecker checker{Config{}};
+    const std::vector<Scheduler::Standing> standings = {standing(t1, {0}, true), standing(t2, {0}, true)};
+    const auto pass = [&](const Event& event, const std::vector<Action>& actions) {
+      checker.follow(Time{0}, event, actions);
+      checker.compare(Time{0}, standings, {.lag = 0, .bound = Duration::millis(1).ns});
+    };
+    pass(up(d1), {});
+    uint64_t next = 1;
+    while (checker.violation().empty() && next < 100) {
+      const RequestId request{next};
+      const RunId run{next++};
+      pass(call(request), {StartExecutor{.executor = e1, .device = d1, .domain = DomainId{1}, .own_function = {}},
+                           sched::Run{.run = run, .request = request, .executor = e1, .level = level}});
+      pass(Finished{.run = run, .device_time = Duration::millis(1)}, {Answer{.request = request, .run = run}});
+    }
+    return next;
   };
-  pass(up(d1), {});
-  uint64_t next = 1;
-  while (checker.violation().empty() && next < 100) {
-    const RequestId request{next};
-    const RunId run{next++};
-    pass(call(request), {StartExecutor{.executor = e1, .device = d1, .domain = DomainId{1}, .own_function = {}},
-                         sched::Run{.run = run, .request = request, .executor = e1}});
-    pass(Finished{.run = run, .device_time = Duration::millis(1)}, {Answer{.request = request, .run = run}});
-  }
-  EXPECT_FALSE(checker.violation().empty());
-  EXPECT_LT(next, 20u);
+  EXPECT_LT(runs_until_seen(5), 20u);
+  EXPECT_EQ(runs_until_seen(4), 100u);
 }
 
 // Idle devices.

@@ -13,19 +13,22 @@ namespace quern::sim {
 
 namespace {
 
-constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-down", "host-up", "executor-up",
-                                   "executor-lost", "tenant-set",    "submit",      "cancel",  "keep",
-                                   "fetched",       "loaded",        "unloaded",    "trimmed", "started",
-                                   "finished",      "function-gone", "tick"};
+constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-down", "host-up",       "executor-up",
+                                   "executor-lost", "tenant-set",    "submit",      "cancel",        "keep",
+                                   "fetched",       "loaded",        "unloaded",    "trimmed",       "started",
+                                   "finished",      "function-gone", "launcher-up", "launcher-gone", "work-ready",
+                                   "gap-begun",     "device-used",   "tick"};
 static_assert(std::size(kEvents) == std::variant_size_v<sched::Event>);
-constexpr const char* kActions[] = {"start-executor", "kill-executor", "fetch", "forget",   "prepare", "load",
-                                    "unload",         "trim",          "run",   "stop-run", "answer",  "wake-at"};
+constexpr const char* kActions[] = {"start-executor", "kill-executor", "fetch",  "forget", "prepare",
+                                    "load",           "unload",        "trim",   "run",    "grant",
+                                    "stop-run",       "answer",        "wake-at"};
 static_assert(std::size(kActions) == std::variant_size_v<sched::Action>);
 constexpr size_t kEnds = static_cast<size_t>(sched::End::kRemoved) + 1;
 constexpr const char* kProgress[] = {"queued", "placed", "running"};
 constexpr const char* kStates[] = {"promised", "loading", "resident", "leaving"};
 constexpr const char* kKinds[] = {"object", "lane", "context"};
 constexpr const char* kStages[] = {"nothing", "context", "host", "hot"};
+constexpr const char* kGates[] = {"closed", "open", "until", "beyond"};
 constexpr const char* kLosses[] = {"loading", "leaving", "awaited", "no-room-load", "no-room-run"};
 static_assert(std::size(kLosses) == static_cast<size_t>(Coverage::Loss::kNoRoomRun) + 1);
 constexpr const char* kCounts[] = {"evictions", "exits", "prefetches", "hits", "misses"};
@@ -49,13 +52,12 @@ Coverage::Coverage()
       kinds_(std::size(kKinds)),
       host_states_(std::size(kStates)),
       stages_(std::size(kStages)),
+      gates_(std::size(kGates)),
       losses_(std::size(kLosses)),
       counts_(std::size(kCounts)) {
-  policies_ = {{"fairness", zeros_of(sched::fairnesses())},
-               {"placement", zeros_of(sched::placements())},
-               {"eviction", zeros_of(sched::evictions())},
-               {"setup", zeros_of(sched::setups())},
-               {"exit", zeros_of(sched::exits())}};
+  policies_ = {{"fairness", zeros_of(sched::fairnesses())}, {"placement", zeros_of(sched::placements())},
+               {"eviction", zeros_of(sched::evictions())},  {"setup", zeros_of(sched::setups())},
+               {"exit", zeros_of(sched::exits())},          {"dispatch", zeros_of(sched::dispatches())}};
   for (const FaultRow& row : fault_rows()) faults_[std::string(row.name)] = 0;
   for (const auto& checker : make_checkers({})) checkers_.emplace_back(checker->name(), 0);
 }
@@ -75,6 +77,7 @@ std::vector<Coverage::Row> Coverage::rows() const {
   list("memory", kKinds, kinds_);
   list("host", kStates, host_states_);
   list("keep", kStages, stages_);
+  list("gate", kGates, gates_);
   list("loss", kLosses, losses_);
   list("count", kCounts, counts_);
   for (const auto& [part, names] : policies_)
@@ -103,6 +106,8 @@ void Coverage::count_step(const sched::Event& event, std::span<const sched::Acti
   for (const sched::Action& action : actions) {
     ++actions_[action.index()];
     if (const auto* answer = std::get_if<sched::Answer>(&action)) ++ends_[static_cast<size_t>(answer->end)];
+    if (const auto* grant = std::get_if<sched::Grant>(&action))
+      ++gates_[!grant->open ? 0 : grant->beyond.ns > 0 ? 3 : grant->until != Time::never() ? 2 : 1];
   }
 }
 
@@ -131,6 +136,7 @@ void Coverage::count(const sched::Policy& policy) {
   ++policies_["eviction"][policy.eviction];
   ++policies_["setup"][policy.setup];
   ++policies_["exit"][policy.exit];
+  ++policies_["dispatch"][policy.dispatch];
 }
 
 void Coverage::count(const FaultCounts& faults) {

@@ -13,8 +13,8 @@
 namespace quern::sim {
 
 /// How often a search met each event, action, end, progress of a request, state and kind of memory, stage to be kept,
-/// hard case of a loss, count of the core, policy, fault and checker. What was never met was never tried, so a zero is
-/// a failure of the search.
+/// kind of grant, hard case of a loss, count of the core, policy, fault and checker. What was never met was never
+/// tried, so a zero is a failure of the search.
 class Coverage {
  public:
   Coverage();
@@ -49,7 +49,8 @@ class Coverage {
   void count(const Checker& checker);
 
  private:
-  std::vector<uint64_t> events_, actions_, ends_, progress_, states_, kinds_, host_states_, stages_, losses_, counts_;
+  std::vector<uint64_t> events_, actions_, ends_, progress_, states_, kinds_, host_states_, stages_, gates_, losses_,
+      counts_;
   std::map<std::string, std::map<std::string, uint64_t>> policies_;  ///< by part
   std::map<std::string, uint64_t> faults_;
   std::vector<std::pair<std::string, uint64_t>> checkers_;

@@ -25,6 +25,8 @@ constexpr FaultRow kRows[] = {
     {"no_room", &FaultModel::no_room},
     {"host_memory", &FaultModel::host_memory},
     {"lease", &FaultModel::lease},
+    {"program_loss", &FaultModel::program_loss},
+    {"silence", &FaultModel::silence},
 };
 
 }  // namespace

@@ -32,6 +32,8 @@ enum class Fault : uint8_t {
   kNoRoom,
   kHostMemory,
   kLease,
+  kProgramLoss,
+  kSilence,
 };
 struct FaultRow {
   std::string_view name;  ///< of the field
@@ -66,7 +68,7 @@ class Faults {
   uint64_t draw_below(uint64_t bound) { return prng_.below(bound); }
 
  private:
-  static constexpr size_t kKinds = 18;
+  static constexpr size_t kKinds = 20;
   static size_t index(Fault fault) { return static_cast<size_t>(fault); }
 
   FaultModel model_;

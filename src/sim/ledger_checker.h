@@ -37,6 +37,7 @@ class LedgerChecker final : public Checker {
   void check(Time now, const sched::Trim& action);
   void check(Time now, const sched::Run& action);
   void check(Time /*now*/, const sched::Prepare& /*action*/) {}
+  void check(Time /*now*/, const sched::Grant& /*action*/) {}
   void check(Time /*now*/, const sched::StopRun& /*action*/) {}
   void check(Time /*now*/, const sched::Answer& /*action*/) {}
   void check(Time /*now*/, const sched::WakeAt& /*action*/) {}

@@ -2,14 +2,36 @@
 #include "sim/limits_checker.h"
 
 #include <algorithm>
+#include <set>
+
+#include "sched/policy/table.h"
 
 namespace quern::sim {
 
 using sched::End;
 
 namespace {
+
 constexpr uint64_t kAllEvery = 64;  // steps: to look at every request costs as much as there are
+
+bool has_levels(const sched::Config& config) {
+  const auto fairness = sched::make_fairness(config.policy.fairness);
+  return fairness && fairness->has_levels();
 }
+
+bool shares_nothing(const sched::Config& config) {
+  const auto setup = sched::make_setup(config.policy.setup);
+  return setup && setup->share == sched::Setup::Share::kNobody;
+}
+
+}  // namespace
+
+LimitsChecker::LimitsChecker(const sched::Config& config)
+    : Checker("limits"),
+      config_(config),
+      has_levels_(has_levels(config)),
+      shares_nothing_(shares_nothing(config)),
+      shadow_(config.granularity_bytes) {}
 
 void LimitsChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                             const sched::Scheduler& core) {
@@ -17,6 +39,7 @@ void LimitsChecker::on_step(Time now, const sched::Event& event, std::span<const
   for (const sched::Action& action : actions) {
     if (const auto* prepare = std::get_if<sched::Prepare>(&action)) check(now, *prepare);
     if (const auto* run = std::get_if<sched::Run>(&action)) check(now, *run);
+    if (const auto* stop = std::get_if<sched::StopRun>(&action)) check(now, *stop);
     shadow_.carry_out(now, action);
   }
   check_times(now);
@@ -78,21 +101,10 @@ void LimitsChecker::check(Time now, const sched::Run& action) {
          action.request.value, request->attempts + 1, config_.most_attempts);
   expect(action.lane < config_.lanes, now, "run{} is sent to lane {} of {}", action.run.value, action.lane,
          config_.lanes);
-  uint32_t beside = 0;
-  for (const auto& [id, run] : shadow_.runs()) {
-    if (run.device != executor->device) continue;
-    ++beside;
-    expect(run.executor == action.executor, now, "run{} on e{} beside run{} on e{}: two executors on d{}",
-           action.run.value, action.executor.value, id.value, run.executor.value, run.device.value);
-    expect(run.lane != action.lane, now, "run{} is sent to lane {}, where run{} is", action.run.value, action.lane,
-           id.value);
-    expect(run.stopped >= request->since, now, "run{} is put beside run{}, which was told to stop", action.run.value,
-           id.value);
-    expect(run.attempt == 1 && request->attempts == 0, now, "run{} beside run{}: one of them is to run alone",
-           action.run.value, id.value);
-  }
-  expect(beside < config_.runs_in_flight, now, "run{} is the {}th on d{}, {} are allowed", action.run.value, beside + 1,
-         executor->device.value, config_.runs_in_flight);
+  const uint8_t level = has_levels_ ? request->level : uint8_t{0};
+  expect(action.level == level, now, "run{} is sent at level {}; r{} is of level {}", action.run.value, action.level,
+         action.request.value, level);
+  check_beside(now, action, *executor, *request);
 
   // Its tenant. Runs that have a slot and were not sent yet come on top, and are seen in compare().
   const sched::Limits limits = limits_of(request->submit->tenant);
@@ -108,14 +120,54 @@ void LimitsChecker::check(Time now, const sched::Run& action) {
          request->submit->tenant.value, use.bytes, limits.memory_bytes);
 }
 
+void LimitsChecker::check_beside(Time now, const sched::Run& action, const Shadow::Executor& executor,
+                                 const Shadow::Request& request) {
+  uint32_t of_level = 1, of_executor = 1;
+  std::set<uint8_t> levels{action.level};
+  for (const auto& [id, run] : shadow_.runs()) {
+    if (run.device != executor.device) continue;
+    levels.insert(run.level);
+    expect(run.attempt == 1 && request.attempts == 0 && !shares_nothing_, now,
+           "run{} beside run{}: one of them is to run alone", action.run.value, id.value);
+    const bool is_same = run.executor == action.executor;
+    if (run.level == action.level) {
+      ++of_level;
+      expect(is_same, now, "run{} on e{} beside run{} on e{}: two executors at level {} of d{}", action.run.value,
+             action.executor.value, id.value, run.executor.value, run.level, run.device.value);
+    }
+    if (!is_same) continue;
+    ++of_executor;
+    expect(run.lane != action.lane, now, "run{} is sent to lane {}, where run{} is", action.run.value, action.lane,
+           id.value);
+    expect(run.stopped >= request.since, now, "run{} is put beside run{}, which was told to stop", action.run.value,
+           id.value);
+  }
+  expect(of_level <= config_.runs_in_flight, now, "run{} is the {}th at level {} of d{}, {} are allowed",
+         action.run.value, of_level, action.level, executor.device.value, config_.runs_in_flight);
+  expect(of_executor <= config_.lanes, now, "run{} is the {}th of e{}, {} are allowed", action.run.value, of_executor,
+         action.executor.value, config_.lanes);
+  expect(levels.size() == 1 || levels.size() <= config_.levels_in_flight, now,
+         "run{} makes {} levels on d{}, {} are allowed", action.run.value, levels.size(), executor.device.value,
+         config_.levels_in_flight);
+}
+
+// Before the shadow takes it in. Grants come first: one that closed the gate of a run whose time is over has left it
+// nothing.
+void LimitsChecker::check(Time now, const sched::StopRun& action) {
+  const Shadow::Run* run = shadow_.find(action.run);
+  if (!run || !shadow_.find(run->submit->request)) return;  // its caller is gone
+  expect(now >= run->submit->deadline || now >= run->limit || run->left.ns == 0, now,
+         "run{} is told to stop, and has not had its {}ns on the device", action.run.value,
+         run->submit->device_time.ns);
+}
+
 void LimitsChecker::check_times(Time now) {
   for (const auto& [id, run] : shadow_.runs()) {
     if (shadow_.find(run.executor)->is_killed) continue;
     const bool is_stopped = run.stopped != Time::never(), is_started = run.started != Time::never();
-    if (is_started && run.submit->device_time != Duration::forever())
-      expect(is_stopped || (run.started + run.submit->device_time > now &&
-                            shadow_.wake() <= run.started + run.submit->device_time),
-             now, "run{} is past its {}ns and goes on, or nobody wakes the core for it", id.value,
+    if (run.limit != Time::never())
+      expect(is_stopped || (run.limit > now && shadow_.wake() <= run.limit), now,
+             "run{} is past its {}ns and goes on, or nobody wakes the core for it", id.value,
              run.submit->device_time.ns);
     if (!is_stopped) continue;
     // One that started after it was told to stop has its grace from there.

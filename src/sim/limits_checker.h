@@ -9,13 +9,13 @@
 
 namespace quern::sim {
 
-/// Every limit of Config and of a tenant holds: requests and memory in flight, requests that wait, runs and lanes of a
-/// device, attempts, and how long a run may take before it is told to stop and its executor is killed. Who is refused
-/// because of a limit has reached it. A run that was announced is sent as it was.
+/// Every limit of Config and of a tenant holds: requests and memory in flight, requests that wait, how urgent they may
+/// be, levels of a device, runs of a level and of an executor, attempts, and how long a run may take on the device,
+/// which it is not while its gate is closed, before it is told to stop and its executor is killed. What runs alone has
+/// the device alone. Who is refused because of a limit has reached it. A run that was announced is sent as it was.
 class LimitsChecker final : public Checker {
  public:
-  explicit LimitsChecker(const sched::Config& config)
-      : Checker("limits"), config_(config), shadow_(config.granularity_bytes) {}
+  explicit LimitsChecker(const sched::Config& config);
 
   void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                const sched::Scheduler& core) override;
@@ -35,12 +35,16 @@ class LimitsChecker final : public Checker {
   uint64_t queued_of(sched::FunctionId function, const sched::Scheduler& core) const;
   void check(Time now, const sched::Prepare& action);
   void check(Time now, const sched::Run& action);
+  void check_beside(Time now, const sched::Run& action, const Shadow::Executor& executor,
+                    const Shadow::Request& request);
+  void check(Time now, const sched::StopRun& action);
   void check_times(Time now);
   void check_door(Time now, const sched::Submit& submit, std::span<const sched::Action> actions,
                   const sched::Scheduler& core);
   void check_all(Time now, const sched::Scheduler& core, const std::vector<sched::Scheduler::Standing>& standings);
 
   const sched::Config config_;
+  const bool has_levels_, shares_nothing_;  // what the policies say
   Shadow shadow_;
   // Runs that were announced and not sent: of which request, and where. Some are never heard of again.
   std::map<sched::RunId, sched::Prepare> prepared_;

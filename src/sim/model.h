@@ -74,6 +74,19 @@ struct LoadModel {
   std::vector<Duration> device_times;  ///< kTrace: how long each takes; empty: as the function says
 };
 
+/// Who launches kernels of its own on a device, beside the runs: again and again so many kernels, then a pause, for as
+/// long as calls come.
+struct ProgramModel {
+  std::string name;
+  uint32_t device = 0;  ///< counted over all devices; beyond the last they begin again
+  uint8_t priority = 5;
+  uint32_t kernels = 1;  ///< between two gaps
+  Duration kernel = Duration::millis(1);
+  Duration gap = Duration::millis(1);
+  double jitter = 0;      ///< standard deviation of the gap, as a part of it
+  bool sliceable = true;  ///< its kernels can be cut
+};
+
 /// What goes wrong, in mean events per second of virtual time over the whole pool; 0: never. Nothing goes wrong after
 /// `until`, so that it can be seen whether all work ends.
 struct FaultModel {
@@ -95,6 +108,8 @@ struct FaultModel {
   double no_room = 0;        ///< the next load, or run that lets its lane grow, finds less memory than there should be
   double host_memory = 0;    ///< the host has less memory for objects for a while
   double lease = 0;          ///< someone wants a function at some stage for a while, or no longer
+  double program_loss = 0;   ///< a program dies while its gate is open, and comes back as another
+  double silence = 0;        ///< a program never says that it has work again
   Duration until = {0};
 };
 
@@ -109,6 +124,7 @@ struct Model {
   std::vector<ObjectModel> objects;
   std::vector<FunctionModel> functions;
   std::vector<LoadModel> loads;
+  std::vector<ProgramModel> programs;
   FaultModel faults;
   Duration length = Duration::seconds(10);  ///< calls come in this time; then all that is under way may end
   uint64_t most_requests = 0;               ///< no further calls after so many; 0: any number

@@ -68,12 +68,13 @@ class WorkloadReader {
   Workload read(const YamlNode& root) {
     if (!reader_.is_map(root, "a workload")) return std::move(workload_);
     reader_.refuse_unknown(root, "a workload",
-                           {"tenants", "objects", "functions", "loads", "length", "requests", "policy", "keep_alive",
-                            "rent_second", "faults"});
+                           {"tenants", "objects", "functions", "loads", "programs", "length", "requests", "policy",
+                            "keep_alive", "rent_second", "faults"});
     reader_.each(root, "tenants", [&](const YamlNode& node) { read_tenant(node); });
     reader_.each(root, "objects", [&](const YamlNode& node) { read_object(node); });
     reader_.each(root, "functions", [&](const YamlNode& node) { read_function(node); });
     reader_.each(root, "loads", [&](const YamlNode& node) { read_load(node); });
+    reader_.each(root, "programs", [&](const YamlNode& node) { read_program(node); });
     if (model_.loads.empty() && !reader_.any())
       reader_.mistake(root,
                       "a workload without loads does nothing; write loads: [{function: …, closed: {clients: 1}}]");
@@ -292,6 +293,25 @@ class WorkloadReader {
                                           read->rows + read->skipped, fmt::join(read->why, "; line ")));
   }
 
+  void read_program(const YamlNode& node) {
+    std::string what = "program";
+    if (!reader_.is_map(node, what)) return;
+    ProgramModel program;
+    program.name = reader_.name(node, what, program_names_);
+    reader_.refuse_unknown(node, what,
+                           {"name", "device", "priority", "kernels", "kernel", "gap", "jitter", "sliceable"});
+    uint32_t device = 1;
+    reader_.whole(node, what, "device", device, 1, kMostDevices);
+    program.device = device - 1;
+    reader_.whole(node, what, "priority", program.priority, 0, 9);
+    reader_.whole(node, what, "kernels", program.kernels, 1, kMostOfAKind);
+    if (reader_.required(node, what, "kernel")) reader_.duration(node, what, "kernel", program.kernel, 1);
+    if (reader_.required(node, what, "gap")) reader_.duration(node, what, "gap", program.gap, 1);
+    reader_.number(node, what, "jitter", program.jitter, 0, 10);
+    reader_.flag(node, what, "sliceable", program.sliceable);
+    if (has_room(node, what, model_.programs, 1)) model_.programs.push_back(program);
+  }
+
   void note_last_call(Time at) { last_call_ = std::max(last_call_.value_or(Time{0}), at); }
 
   void read_policy(const YamlNode& node) {
@@ -306,12 +326,13 @@ class WorkloadReader {
                                                did_you_mean(node.text, known), fmt::join(known, ", ")));
     }
     if (!reader_.is_map(node, "policy")) return;
-    reader_.refuse_unknown(node, "policy", {"fairness", "placement", "eviction", "setup", "exit"});
+    reader_.refuse_unknown(node, "policy", {"fairness", "placement", "eviction", "setup", "exit", "dispatch"});
     read_part(node, "fairness", sched::fairnesses(), model_.config.policy.fairness);
     read_part(node, "placement", sched::placements(), model_.config.policy.placement);
     read_part(node, "eviction", sched::evictions(), model_.config.policy.eviction);
     read_part(node, "setup", sched::setups(), model_.config.policy.setup);
     read_part(node, "exit", sched::exits(), model_.config.policy.exit);
+    read_part(node, "dispatch", sched::dispatches(), model_.config.policy.dispatch);
   }
   template <class Rows>
   void read_part(const YamlNode& node, std::string_view part, const Rows& rows, std::string& into) {
@@ -337,7 +358,7 @@ class WorkloadReader {
   Workload workload_;
   Model& model_ = workload_.model;
   Table tenants_, objects_, functions_;
-  std::set<std::string> tenant_names_, object_names_, function_names_;
+  std::set<std::string> tenant_names_, object_names_, function_names_, program_names_;
   std::map<std::string, uint64_t> domains_;
   std::optional<Time> last_call_;
 };

@@ -43,6 +43,7 @@ struct Workload {
 ///     objects:   [{name: weights, bytes: 500MiB, tenant: shop}]
 ///     functions: [{name: infer, tenant: shop, device_time: 5ms, spread: 0.1, objects: [weights]}]
 ///     loads:     [{function: infer, closed: {clients: 4, think: 10ms}}]
+///     programs:  [{name: render, device: 1, priority: 0, kernels: 4, kernel: 500us, gap: 2ms, jitter: 0.1}]
 ///     length: 10s
 ///
 /// `copies: N` makes N tenants that are alike, named shop-1 to shop-N: each has its own of every function that names

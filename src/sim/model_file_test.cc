@@ -121,6 +121,9 @@ loads:
   - {function: rank, uniform: {per_second: 2}}
   - {function: rank, burst: {per_second: 2, burst: 8}}
   - {function: rank, trace: {times: [2s, 1s]}}
+programs:
+  - {name: render, device: 3, priority: 0, kernels: 4, kernel: 500us, gap: 2ms, jitter: 0.1, sliceable: false}
+  - {name: mine, kernel: 1ms, gap: 5ms}
 length: 20s
 policy: kaas
 keep_alive: 30s
@@ -165,6 +168,18 @@ TEST(ModelFile, ReadsAWorkloadAndCopiesTenants) {
   EXPECT_EQ(model.loads[5].kind, LoadModel::Kind::kBurst);
   EXPECT_EQ(model.loads[5].burst, 8U);
   EXPECT_EQ(model.loads[6].times, (std::vector<Time>{Time{1'000'000'000}, Time{2'000'000'000}}));
+  ASSERT_EQ(model.programs.size(), 2U);
+  EXPECT_EQ(model.programs[0].name, "render");
+  EXPECT_EQ(model.programs[0].device, 2U);
+  EXPECT_EQ(model.programs[0].priority, 0);
+  EXPECT_EQ(model.programs[0].kernels, 4U);
+  EXPECT_EQ(model.programs[0].kernel, Duration::micros(500));
+  EXPECT_EQ(model.programs[0].gap, Duration::millis(2));
+  EXPECT_EQ(model.programs[0].jitter, 0.1);
+  EXPECT_FALSE(model.programs[0].sliceable);
+  EXPECT_EQ(model.programs[1].device, 0U);
+  EXPECT_EQ(model.programs[1].priority, 5);
+  EXPECT_TRUE(model.programs[1].sliceable);
   EXPECT_EQ(model.length, Duration::seconds(20));
   EXPECT_EQ(model.config.policy, *sched::preset("kaas"));
   EXPECT_EQ(model.config.keep_alive, Duration::seconds(30));
@@ -219,14 +234,16 @@ TEST(ModelFile, ManyCopiesAreRefusedBeforeTheyAreMade) {
 
 TEST(ModelFile, APolicyCanBeChosenPerPart) {
   const std::string base(kWorkload.substr(0, kWorkload.find("policy:")));
-  const auto workload =
-      parse_workload(base + "policy: {fairness: fifo, setup: in-turn, exit: never}\n", "w.yaml", no_files);
+  const auto workload = parse_workload(
+      base + "policy: {fairness: fifo, setup: in-turn, exit: never, dispatch: strict}\n", "w.yaml", no_files);
   ASSERT_TRUE(workload.ok()) << workload.error().text;
   EXPECT_EQ(workload->model.config.policy.fairness, "fifo");
   EXPECT_EQ(workload->model.config.policy.setup, "in-turn");
   EXPECT_EQ(workload->model.config.policy.exit, "never");
+  EXPECT_EQ(workload->model.config.policy.dispatch, "strict");
   EXPECT_EQ(workload->model.config.policy.eviction, sched::Policy{}.eviction);
   EXPECT_NE(mistakes_of_workload(base + "policy: {eviction: lur}\n").find("did you mean 'lru'?"), std::string::npos);
+  EXPECT_NE(mistakes_of_workload(base + "policy: {dispatch: fil}\n").find("did you mean 'fill'?"), std::string::npos);
   EXPECT_NE(
       mistakes_of_workload("tenants: [{name: a}]\nfunctions: [{name: f, tenant: a, device_time: 1ms, keep_warm: "
                            "contxt}]\nloads: [{function: f, closed: {}}]\n")
@@ -234,6 +251,20 @@ TEST(ModelFile, APolicyCanBeChosenPerPart) {
               "function f: there is no keep_warm 'contxt'; did you mean 'context'?; known are nothing, context, host, "
               "hot"),
       std::string::npos);
+}
+
+TEST(ModelFile, TellsMistakesOfPrograms) {
+  EXPECT_EQ(mistakes_of_workload("tenants: [{name: a}]\n"
+                                 "functions: [{name: f, tenant: a, device_time: 1ms}]\n"
+                                 "loads: [{function: f, closed: {}}]\n"
+                                 "programs:\n"
+                                 "  - {name: p, device: 0, kernel: 0ms}\n"
+                                 "  - {name: p, gap: 1ms, kernel: 1ms, priority: 10}\n"),
+            "w.yaml:5:5: error: program p has no gap; write gap: …\n"
+            "w.yaml:5:23: error: program p: device is '0'; write a whole number from 1 to 100000\n"
+            "w.yaml:5:34: error: program p: kernel is '0ms'; write a length of time above 0, as in 250ms\n"
+            "w.yaml:6:12: error: program: name 'p' is given twice; give another\n"
+            "w.yaml:6:48: error: program p: priority is '10'; write a whole number from 0 to 9");
 }
 
 TEST(ModelFile, LengthFollowsFromWhatIsGiven) {
@@ -283,7 +314,7 @@ TEST(ModelFile, TheExamplesAreRead) {
   };
   for (const std::string name : {"v100x4.yaml", "cpu.yaml", "cold.yaml"})
     EXPECT_TRUE(parse_devices(text_of(name), name).ok()) << name;
-  for (const std::string name : {"mixed.yaml", "tenants32.yaml", "cold-calls.yaml", "density.yaml"})
+  for (const std::string name : {"mixed.yaml", "tenants32.yaml", "cold-calls.yaml", "density.yaml", "urgent.yaml"})
     EXPECT_TRUE(parse_workload(text_of(name), name, no_files).ok()) << name;
 }
 

@@ -31,6 +31,10 @@ FuzzPlan fuzz_plan() {
       "loads: [{function: f, closed: {clients: 2, think: 1ms}}]\nlength: 10s\nkeep_alive: 5s\n",
       "tenants: [{name: t}]\nfunctions: [{name: f, tenant: t, device_time: 1ms}]\n"
       "loads: [{function: f, burst: {per_second: 2, burst: 10}}, {trace: {file: a.csv, time_scale: 0.5}}]\n",
+      "tenants: [{name: t, limits: {priority: 3}}]\nfunctions: [{name: f, tenant: t, device_time: 1ms, priority: 9}]\n"
+      "loads: [{function: f, closed: {}}]\n"
+      "programs: [{name: p, device: 2, priority: 0, kernels: 4, kernel: 1ms, gap: 2ms, jitter: 0.1, sliceable: true}]\n"
+      "policy: {dispatch: strict}\n",
       "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,checkpoint_model_version_id\n"
       "2024-11-15 16:57:50,TXT_2_IMG,SUCCEED,32.0,G0,M0\n2024-11-15 18:16:14,A,B,43.0,G1,M1\n"};
   plan.words = {"copies: 1000000",

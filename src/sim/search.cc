@@ -38,6 +38,8 @@ class Maker {
     make_host();
     make_loads();
     make_faults();
+    make_gates();
+    make_programs();
     return std::move(model_);
   }
 
@@ -243,6 +245,41 @@ class Maker {
     *rates[13 + prng_.below(5)] += 2 / seconds_;
     model_.faults.cancel += 2 / seconds_;
     model_.faults.until = model_.length;
+  }
+
+  /// How urgent whoever is, and what follows from it.
+  void make_gates() {
+    sched::Config& config = model_.config;
+    if (chance(0.5)) config.policy.dispatch = any_of(sched::dispatches());
+    if (chance(0.6)) config.levels_in_flight = small(1, 4);
+    if (chance(0.5)) config.least_share = chance(0.3) ? 0 : small(1, 300);
+    for (TenantModel& tenant : model_.tenants)
+      if (chance(0.15)) tenant.limits.priority = static_cast<uint8_t>(between(0, 9));
+    // Where all are of different levels nobody competes with anybody.
+    const uint32_t levels = chance(0.4) ? 1 : chance(0.7) ? small(2, 3) : sched::kLeastUrgent + 1;
+    const auto first = static_cast<uint8_t>(between(0, sched::kLeastUrgent + 1 - levels));
+    for (FunctionModel& function : model_.functions)
+      function.priority = static_cast<uint8_t>(first + function.priority % levels);
+  }
+
+  void make_programs() {
+    const uint32_t programs = chance(0.4) ? small(1, 2) : 0;
+    for (uint32_t i = 0; i < programs; ++i) {
+      ProgramModel program;
+      program.name = fmt::format("program{}", i);
+      program.device = small(0, devices_ - 1);
+      program.priority = static_cast<uint8_t>(between(0, sched::kLeastUrgent));
+      // Some hundreds of gaps in all: what they say is not to drown what the runs do.
+      const uint64_t cycle_us =
+          std::max<uint64_t>(200, static_cast<uint64_t>(model_.length.ns) / 1000 / between(50, 500));
+      const uint64_t work_us = std::max<uint64_t>(1, cycle_us * between(3, 60) / 100);
+      program.kernels = small(1, 4);
+      program.kernel = Duration::micros(static_cast<int64_t>(work_us / program.kernels + 1));
+      program.gap = Duration::micros(static_cast<int64_t>(cycle_us - work_us));
+      program.jitter = chance(0.5) ? 0 : 0.8 * prng_.uniform();
+      program.sliceable = chance(0.7);
+      model_.programs.push_back(program);
+    }
   }
 
   Prng prng_;

@@ -22,6 +22,26 @@ const Shadow::Lane* Shadow::find(LaneKey key) const { return look_up(lanes_, key
 const Shadow::Object* Shadow::find(sched::ObjectId id) const { return host_ ? look_up(host_->objects, id) : nullptr; }
 const Shadow::Run* Shadow::find(sched::RunId id) const { return look_up(runs_, id); }
 const Shadow::Request* Shadow::find(sched::RequestId id) const { return look_up(requests_, id); }
+const Shadow::Program* Shadow::find(sched::LauncherId id) const { return look_up(programs_, id); }
+const sched::Grant* Shadow::grant_of(sched::LauncherId launcher) const { return look_up(grants_, launcher); }
+
+const Shadow::Run* Shadow::run_in(sched::LauncherId lane) const {
+  const sched::RunId* run = look_up(in_lane_, lane);
+  return run ? find(*run) : nullptr;
+}
+Shadow::Run* Shadow::find_in(sched::LauncherId lane) {
+  const auto in_lane = in_lane_.find(lane);
+  const auto run = in_lane == in_lane_.end() ? runs_.end() : runs_.find(in_lane->second);
+  return run == runs_.end() ? nullptr : &run->second;
+}
+
+bool Shadow::has_all(const Run& run) const {
+  return run.is_ready ||
+         std::all_of(run.submit->objects.begin(), run.submit->objects.end(), [&](const sched::ObjectNeed& need) {
+           const Object* object = find(ObjectKey{run.executor, need.object});
+           return object && object->state == State::kResident;
+         });
+}
 
 uint64_t Shadow::round_up(uint64_t bytes) const { return (bytes + granularity_ - 1) / granularity_ * granularity_; }
 
@@ -100,8 +120,13 @@ void Shadow::on(Time, const sched::ExecutorLost& event) {
 void Shadow::on(Time, const sched::TenantSet& event) { tenants_[event.tenant] = event; }
 
 void Shadow::on(Time now, const sched::Submit& event) {
-  requests_[event.request] = {
-      .submit = std::make_shared<const sched::Submit>(event), .since = now, .last_run = {}, .attempts = 0};
+  const auto tenant = tenants_.find(event.tenant);
+  const uint8_t most_urgent = tenant == tenants_.end() ? uint8_t{0} : tenant->second.limits.priority;
+  requests_[event.request] = {.submit = std::make_shared<const sched::Submit>(event),
+                              .since = now,
+                              .level = std::min(std::max(event.priority, most_urgent), sched::kLeastUrgent),
+                              .last_run = {},
+                              .attempts = 0};
 }
 
 void Shadow::on(Time, const sched::Tick&) { wake_ = Time::never(); }
@@ -175,8 +200,56 @@ void Shadow::on(Time, const sched::Trimmed& event) {
 }
 
 void Shadow::on(Time now, const sched::Started& event) {
-  const auto run = runs_.find(event.run);
-  if (run != runs_.end() && run->second.started == Time::never()) run->second.started = now;
+  const auto found = runs_.find(event.run);
+  if (found == runs_.end() || found->second.started != Time::never()) return;
+  Run& run = found->second;
+  run.started = now;
+  run.is_ready = true;
+  if (run.submit->device_time == Duration::forever()) return;
+  if (run.is_gated)
+    run.left = run.submit->device_time;
+  else
+    run.limit = now + run.submit->device_time;
+}
+
+void Shadow::on(Time, const sched::LauncherUp& event) {
+  const Device* device = find(event.device);
+  if (!device || !device->is_up) return;
+  programs_.try_emplace(event.launcher,
+                        Program{.device = event.device, .level = std::min(event.priority, sched::kLeastUrgent)});
+}
+
+void Shadow::on(Time, const sched::LauncherGone& event) {
+  if (programs_.erase(event.launcher) > 0) grants_.erase(event.launcher);
+}
+
+void Shadow::on(Time, const sched::WorkReady& event) {
+  if (const auto program = programs_.find(event.launcher); program != programs_.end()) program->second.has_work = true;
+  if (Run* run = find_in(event.launcher)) run->is_pausing = false;
+}
+
+void Shadow::on(Time, const sched::GapBegun& event) {
+  if (const auto program = programs_.find(event.launcher); program != programs_.end()) program->second.has_work = false;
+  if (Run* run = find_in(event.launcher)) run->is_pausing = run->is_ready;
+}
+
+// The time that a run may take on the device stands still while its gate is closed.
+void Shadow::on(Time now, const sched::Grant& action) {
+  grants_[action.launcher] = action;
+  if (const auto program = programs_.find(action.launcher); program != programs_.end() && !action.tells)
+    program->second.has_work = false;  // it says so no longer
+  Run* found = find_in(action.launcher);
+  if (!found || found->is_gated == !action.open) return;
+  Run& run = *found;
+  run.is_gated = !action.open;
+  if (run.started == Time::never() || run.submit->device_time == Duration::forever()) return;
+  if (run.is_gated) {
+    run.left = std::max(Duration{0}, run.limit - now);
+    run.limit = Time::never();
+  } else {
+    run.limit = now + run.left;
+    run.left = Duration::forever();
+  }
 }
 
 void Shadow::on(Time now, const sched::Finished& event) {
@@ -257,8 +330,14 @@ void Shadow::on(Time, const sched::Run& action) {
           .executor = action.executor,
           .device = executor->second.device,
           .lane = action.lane,
+          .level = action.level,
           .attempt = ++request->second.attempts};
   request->second.last_run = action.run;
+  run.is_ready = has_all(run);
+  const sched::LauncherId launcher = sched::lane_of(action.executor, action.lane);
+  const sched::Grant* grant = grant_of(launcher);
+  run.is_gated = grant && !grant->open;
+  in_lane_[launcher] = action.run;
   touched_.insert(run.device);
   Device& device = devices_[run.device];
   if (action.lane_bytes > 0) {
@@ -284,6 +363,8 @@ void Shadow::on(Time, const sched::Answer& action) { requests_.erase(action.requ
 void Shadow::end(std::map<sched::RunId, Run>::iterator run) {
   touched_.insert(run->second.device);
   --devices_[run->second.device].runs;
+  const auto in_lane = in_lane_.find(sched::lane_of(run->second.executor, run->second.lane));
+  if (in_lane != in_lane_.end() && in_lane->second == run->first) in_lane_.erase(in_lane);
   ended_.insert(runs_.extract(run));
 }
 
@@ -312,6 +393,8 @@ void Shadow::lose(std::map<sched::ExecutorId, Executor>::iterator executor) {
     const auto run = it++;
     if (run->second.executor == id) end(run);
   }
+  for (auto it = grants_.lower_bound(sched::lane_of(id, 0)); it != grants_.end() && it->first.value >> 8 == id.value;)
+    it = grants_.erase(it);
   Device& device = devices_[was.device];
   device.held_bytes -= was.context_bytes;
   if (was.is_killed) device.leaving_bytes -= was.context_bytes;

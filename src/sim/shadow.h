@@ -13,8 +13,9 @@
 namespace quern::sim {
 
 /// What a shell knows from events and actions alone: host and devices and what is held on them, executors, runs that
-/// were sent and have not ended, requests that were submitted and not answered, what is to be kept. Every checker keeps
-/// one of its own, looks at it before it takes in the next action, and so sees the state that the action met.
+/// were sent and have not ended, requests that were submitted and not answered, what is to be kept, programs, and
+/// gates. Every checker keeps one of its own, looks at it before it takes in the next action, and so sees the state
+/// that the action met.
 ///
 /// It takes everything as it comes: what must not be is the checkers' business. Costs are logarithmic, except where an
 /// executor or device goes: then all that was on it.
@@ -59,9 +60,15 @@ class Shadow {
     sched::ExecutorId executor;
     sched::DeviceId device;
     uint32_t lane = 0;
+    uint8_t level = 0;
     uint32_t attempt = 1;  ///< of those of its request that were sent
     Time started = Time::never();
     Time stopped = Time::never();
+    bool is_ready = false;       ///< it can launch: all it needs was there when it was sent, or it started
+    bool is_pausing = false;     ///< it said that it has nothing to launch for a while
+    bool is_gated = false;       ///< its gate is closed; one that closes by itself (Grant::until) is not taken for it
+    Time limit = Time::never();  ///< when it will have had all the time on the device that it may have
+    Duration left = Duration::forever();  ///< of that time, while it stands still: it started, and is gated
     bool passed_limit = false;  ///< it was stopped while its caller still waited: not because that one was gone
     bool is_doomed = false;  ///< it fails through no fault of its own: a load of it failed, or its lane found no room
     bool no_room = false;    ///< for want of room, which is not held against its request
@@ -69,9 +76,15 @@ class Shadow {
   };
   struct Request {
     Need submit;
-    Time since;  ///< when it was submitted
+    Time since;         ///< when it was submitted
+    uint8_t level = 0;  ///< how urgent it may be, where there are levels
     std::optional<sched::RunId> last_run;
     uint32_t attempts = 0;
+  };
+  struct Program {
+    sched::DeviceId device;
+    uint8_t level = 0;
+    bool has_work = false;  ///< as it said last; false while it need not say
   };
   using ObjectKey = std::pair<sched::ExecutorId, sched::ObjectId>;
   using LaneKey = std::pair<sched::ExecutorId, uint32_t>;
@@ -97,6 +110,7 @@ class Shadow {
   const std::map<sched::RunId, Run>& runs() const { return runs_; }
   const std::map<sched::RequestId, Request>& requests() const { return requests_; }
   const std::map<sched::TenantId, sched::TenantSet>& tenants() const { return tenants_; }
+  const std::map<sched::LauncherId, Program>& programs() const { return programs_; }
 
   const Device* find(sched::DeviceId id) const;
   const Executor* find(sched::ExecutorId id) const;
@@ -106,6 +120,13 @@ class Shadow {
   const Object* find(sched::ObjectId id) const;
   const Run* find(sched::RunId id) const;
   const Request* find(sched::RequestId id) const;
+  const Program* find(sched::LauncherId id) const;
+  /// What it was told last; null: nothing yet, so a lane is open and a program is not.
+  const sched::Grant* grant_of(sched::LauncherId launcher) const;
+  /// Null: the lane has none.
+  const Run* run_in(sched::LauncherId lane) const;
+  /// Whether all that the run needs is on its device, or it started.
+  bool has_all(const Run& run) const;
   /// The run of a request that was sent and has not ended; null if it has none.
   const Run* run_of(const Request& request) const { return request.last_run ? find(*request.last_run) : nullptr; }
 
@@ -140,6 +161,11 @@ class Shadow {
   void on(Time now, const sched::Started& event);
   void on(Time now, const sched::Finished& event);
   void on(Time now, const sched::FunctionGone& event);
+  void on(Time now, const sched::LauncherUp& event);
+  void on(Time now, const sched::LauncherGone& event);
+  void on(Time now, const sched::WorkReady& event);
+  void on(Time now, const sched::GapBegun& event);
+  void on(Time /*now*/, const sched::DeviceUsed& /*event*/) {}
   void on(Time /*now*/, const sched::Cancel& /*event*/) {}
   void on(Time now, const sched::Tick& event);
   void on(Time now, const sched::StartExecutor& action);
@@ -150,11 +176,13 @@ class Shadow {
   void on(Time now, const sched::Unload& action);
   void on(Time now, const sched::Trim& action);
   void on(Time now, const sched::Run& action);
+  void on(Time now, const sched::Grant& action);
   void on(Time now, const sched::StopRun& action);
   void on(Time now, const sched::Answer& action);
   void on(Time now, const sched::WakeAt& action);
   void on(Time /*now*/, const sched::Prepare& /*action*/) {}
 
+  Run* find_in(sched::LauncherId lane);
   void end(std::map<sched::RunId, Run>::iterator run);
   void remove(std::map<ObjectKey, Object>::iterator object);
   void remove(std::map<LaneKey, Lane>::iterator lane);
@@ -170,6 +198,9 @@ class Shadow {
   std::map<sched::RunId, Run> runs_, ended_;
   std::map<sched::RequestId, Request> requests_;
   std::map<sched::TenantId, sched::TenantSet> tenants_;
+  std::map<sched::LauncherId, Program> programs_;
+  std::map<sched::LauncherId, sched::Grant> grants_;  // of lanes of executors that are there, and of programs
+  std::map<sched::LauncherId, sched::RunId> in_lane_;
   std::set<sched::DeviceId> touched_;
   Time wake_ = Time::never();
 };

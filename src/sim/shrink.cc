@@ -32,6 +32,7 @@ class Shrinker {
       drop_unused_functions();
       smaller |= drop_each(&Model::devices, [](Model& model, size_t i) { erase_at(model.devices, i); });
       smaller |= drop_host();
+      smaller |= drop_programs();
       smaller |= simplify();
     }
     drop_unused_tenants_and_objects();
@@ -153,6 +154,28 @@ class Shrinker {
     return smaller;
   }
 
+  /// Programs, then all that makes one more urgent than another.
+  bool drop_programs() {
+    bool smaller = false;
+    for (size_t i = best_.model.programs.size(); i-- > 0;) {
+      Model candidate = best_.model;
+      erase_at(candidate.programs, i);
+      smaller |= keep_if_fails(std::move(candidate));
+    }
+    Model flat = best_.model;
+    bool differ = false;
+    for (FunctionModel& function : flat.functions) differ |= std::exchange(function.priority, 5) != 5;
+    for (TenantModel& tenant : flat.tenants) differ |= std::exchange(tenant.limits.priority, 0) != 0;
+    if (differ) smaller |= keep_if_fails(std::move(flat));
+    Model usual = best_.model;
+    const sched::Config normal;
+    differ = std::exchange(usual.config.policy.dispatch, normal.policy.dispatch) != normal.policy.dispatch;
+    differ |= std::exchange(usual.config.levels_in_flight, normal.levels_in_flight) != normal.levels_in_flight;
+    differ |= std::exchange(usual.config.least_share, normal.least_share) != normal.least_share;
+    if (differ) smaller |= keep_if_fails(std::move(usual));
+    return smaller;
+  }
+
   bool simplify() {
     bool smaller = false;
     for (size_t i = 0; i < best_.model.devices.size(); ++i) {
@@ -171,8 +194,9 @@ class Shrinker {
     }
     for (size_t i = 0; i < best_.model.tenants.size(); ++i) {
       Model candidate = best_.model;
-      if (std::exchange(candidate.tenants[i].limits, {}) != sched::Limits{})
-        smaller |= keep_if_fails(std::move(candidate));
+      const uint8_t priority = candidate.tenants[i].limits.priority;
+      const sched::Limits none{.priority = priority};
+      if (std::exchange(candidate.tenants[i].limits, none) != none) smaller |= keep_if_fails(std::move(candidate));
     }
     for (size_t i = 0; i < best_.model.functions.size(); ++i) {
       for (size_t j = best_.model.functions[i].objects.size(); j-- > 0;) {
@@ -225,8 +249,9 @@ Shrunk shrink(const Model& model, uint64_t seed, const Violation& violation, uin
 
 std::string to_text(const Model& model) {
   const sched::Config &config = model.config, usual;
-  std::string text = fmt::format("policy {} {} {} {} {}\n", config.policy.fairness, config.policy.placement,
-                                 config.policy.eviction, config.policy.setup, config.policy.exit);
+  std::string text =
+      fmt::format("policy {} {} {} {} {} {}\n", config.policy.fairness, config.policy.placement, config.policy.eviction,
+                  config.policy.setup, config.policy.exit, config.policy.dispatch);
   text += "config";
   const auto number = [&](const char* name, uint64_t value, uint64_t normal) {
     if (value != normal) text += fmt::format(" {}={}", name, value);
@@ -236,6 +261,7 @@ std::string to_text(const Model& model) {
   };
   number("lanes", config.lanes, usual.lanes);
   number("runs_in_flight", config.runs_in_flight, usual.runs_in_flight);
+  number("levels_in_flight", config.levels_in_flight, usual.levels_in_flight);
   number("most_queued", config.most_queued, usual.most_queued);
   number("most_queued_per_tenant", config.most_queued_per_tenant, usual.most_queued_per_tenant);
   number("most_queued_per_function", config.most_queued_per_function, usual.most_queued_per_function);
@@ -251,6 +277,7 @@ std::string to_text(const Model& model) {
   time("rent_second", config.rent_second, usual.rent_second);
   time("keep_alive", config.keep_alive, usual.keep_alive);
   time("room_back", config.room_back, usual.room_back);
+  number("least_share", config.least_share, usual.least_share);
   text += "\n";
   if (model.host.memory_bytes > 0)
     text += fmt::format("host memory={} disk={}/s latency={}\n", model.host.memory_bytes,
@@ -259,21 +286,27 @@ std::string to_text(const Model& model) {
   for (const DeviceModel& device : model.devices) text += show(device);
   for (size_t i = 0; i < model.tenants.size(); ++i) {
     const TenantModel& tenant = model.tenants[i];
-    text += fmt::format("tenant {}: weight={} domain={} in_flight={} queued={} memory={}\n", i, tenant.weight,
-                        tenant.domain, tenant.limits.in_flight, tenant.limits.queued, tenant.limits.memory_bytes);
+    text += fmt::format("tenant {}: weight={} domain={} in_flight={} queued={} memory={} priority={}\n", i,
+                        tenant.weight, tenant.domain, tenant.limits.in_flight, tenant.limits.queued,
+                        tenant.limits.memory_bytes, tenant.limits.priority);
   }
   for (size_t i = 0; i < model.objects.size(); ++i) text += fmt::format("object {}: {}\n", i, model.objects[i].bytes);
   for (size_t i = 0; i < model.functions.size(); ++i) {
     const FunctionModel& function = model.functions[i];
-    text +=
-        fmt::format("function {}: tenant={} device_time={} spread={:.2f} memory={} objects=[{}] timeout={} limit={}", i,
-                    function.tenant, show(function.device_time), function.spread, function.memory_bytes,
-                    fmt::join(function.objects, ","), show(function.timeout), show(function.device_limit));
+    text += fmt::format(
+        "function {}: tenant={} priority={} device_time={} spread={:.2f} memory={} objects=[{}] timeout={} "
+        "limit={}",
+        i, function.tenant, function.priority, show(function.device_time), function.spread, function.memory_bytes,
+        fmt::join(function.objects, ","), show(function.timeout), show(function.device_limit));
     if (function.keep_warm != sched::Stage::kNothing)
       text += fmt::format(" keep_warm={}", sched::name_of(function.keep_warm));
     text += "\n";
   }
   for (const LoadModel& load : model.loads) text += show(load);
+  for (const ProgramModel& program : model.programs)
+    text += fmt::format("program {}: device={} priority={} kernels={} kernel={} gap={} jitter={:.2f}{}\n", program.name,
+                        program.device, program.priority, program.kernels, show(program.kernel), show(program.gap),
+                        program.jitter, program.sliceable ? " sliceable" : "");
   for (const FaultRow& row : fault_rows())
     if (model.faults.*row.rate > 0)
       text += fmt::format("fault {} per_second={:.2f}\n", row.name, model.faults.*row.rate);

@@ -24,6 +24,7 @@ inline constexpr ObjectId o1{1}, o2{2};
 inline constexpr RunId run1{1}, run2{2}, run9{9};
 inline constexpr RequestId r1{1}, r2{2}, r3{3}, r9{9};
 inline constexpr TenantId t1{1}, t2{2};
+inline constexpr LauncherId p1 = program_of(1), p9 = program_of(9);
 
 inline Submit call(RequestId request, std::vector<ObjectNeed> objects = {}) {
   return {.request = request,
@@ -32,6 +33,11 @@ inline Submit call(RequestId request, std::vector<ObjectNeed> objects = {}) {
           .domain = DomainId{1},
           .memory_bytes = kGiB,
           .objects = std::move(objects)};
+}
+inline Submit urgent(RequestId request) {
+  Submit submit = call(request);
+  submit.priority = 0;
+  return submit;
 }
 inline DeviceUp up(DeviceId device) { return {.device = device, .memory_bytes = 8 * kGiB, .context_bytes = kGiB / 4}; }
 inline DeviceUp up_in_place(DeviceId device) {
@@ -65,6 +71,9 @@ Change drop() {
 inline Change add(Action action) {
   return [action](std::vector<Action>& actions) { actions.push_back(action); };
 }
+inline Change add_first(Action action) {
+  return [action](std::vector<Action>& actions) { actions.insert(actions.begin(), action); };
+}
 /// Changes every action of a kind.
 template <class A>
 Change alter(std::function<void(A&)> how) {
@@ -93,6 +102,12 @@ class Watched {
   Watched& pretend(const Event& event, const std::vector<Action>& actions = {}) {
     now = now + Duration::millis(1);
     checker.on_step(now, event, actions, *core_);
+    return *this;
+  }
+  /// So many milliseconds pass, and nothing happens: someone gives up what nobody knows. A Tick that comes early would
+  /// be one that the core did not ask for.
+  Watched& wait(int steps, const Change& change = nullptr) {
+    for (int i = 0; i < steps; ++i) step(Cancel{RequestId{UINT64_MAX}}, change);
     return *this;
   }
   /// A device, an executor, and a run of r1 with two objects that is on the device.

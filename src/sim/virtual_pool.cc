@@ -2,6 +2,7 @@
 #include "sim/virtual_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/draws.h"
 
@@ -21,13 +22,14 @@ Duration copy_time(uint64_t bytes, uint64_t per_second) {
   return {static_cast<int64_t>(std::min(ns, kMost))};
 }
 
+Duration time_on(const DeviceModel& device, Duration work) {
+  return device.speed == 1 ? work : whole_duration(static_cast<double>(work.ns) / device.speed);
+}
+
 uint32_t blanks_of(const Model& model) {
   const std::string& setup = model.config.policy.setup;
   return setup == "serial" || setup == "sage" ? 0 : model.pool;
 }
-
-/// For a while: 30 to 90 % of it.
-uint64_t draw_less(uint64_t bytes, Faults& faults) { return bytes / 100 * (30 + faults.draw_below(61)); }
 
 }  // namespace
 
@@ -146,9 +148,10 @@ void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, b
   Run& run = runs_.add(action.run.value);
   run.executor = action.executor.value;
   run.device = executor->device;
+  run.lane = action.lane;
   run.can_hang = can_hang;
   run.objects = &objects;
-  run.takes = device.model->speed == 1 ? work : whole_duration(static_cast<double>(work.ns) / device.model->speed);
+  run.left = time_on(*device.model, work);
   run.ready = std::max(now, executor->up_at);
   for (const Copy& copy : executor->loads)
     if (std::find(objects.begin(), objects.end(), copy.object) != objects.end())
@@ -171,15 +174,97 @@ void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, b
   if (!device.running) agenda_.put(run.ready, Agenda::Kind::kRunStarts, run.device);
 }
 
+VirtualPool::Run* VirtualPool::find(uint64_t id) {
+  if (id < sched::kFirstProgram) return runs_.find(id);
+  const auto program = programs_.find(id);
+  return program == programs_.end() || !program->second.work ? nullptr : &*program->second.work;
+}
+
+bool VirtualPool::is_open(Time now, sched::LauncherId program) const {
+  const auto found = programs_.find(program.value);
+  return found != programs_.end() && found->second.gate.lets(now);
+}
+
+bool VirtualPool::is_open(Time now, uint64_t id) {
+  if (id >= sched::kFirstProgram) return is_open(now, sched::LauncherId{id});
+  const Run& run = *runs_.find(id);
+  const auto& gates = executors_.find(run.executor)->gates;
+  return run.lane >= gates.size() || gates[run.lane].lets(now);
+}
+
+std::pair<VirtualPool::Gate*, VirtualPool::Device*> VirtualPool::find_gate(sched::LauncherId launcher) {
+  if (sched::is_program(launcher)) {
+    const auto program = programs_.find(launcher.value);
+    if (program == programs_.end()) return {};
+    return {&program->second.gate, &devices_[program->second.device]};
+  }
+  Executor* executor = executors_.find(launcher.value >> 8);
+  if (!executor || executor->is_dead) return {};
+  const size_t lane = launcher.value & 255;
+  if (lane >= executor->gates.size()) executor->gates.resize(lane + 1);
+  return {&executor->gates[lane], &device_of(*executor)};
+}
+
+void VirtualPool::carry_out(Time now, const sched::Grant& action) {
+  const auto [gate, device] = find_gate(action.launcher);
+  if (!gate) return;
+  gate->is_open = action.open;
+  gate->until = action.beyond.ns > 0 ? Time::never() : action.until;
+  ++gate->epoch;
+  if (gate->lets(now) && gate->until != Time::never())
+    agenda_.put(gate->until, Agenda::Kind::kGateCloses, action.launcher.value, gate->epoch);
+  arbitrate(now, *device);
+}
+
+void VirtualPool::arbitrate(Time now, Device& device) {
+  if (device.running) {
+    Run& run = *find(*device.running);
+    // What was told to stop is in its last kernel, and what ends now has ended.
+    const bool stays = is_open(now, *device.running) || run.is_hung || run.is_stopped || run.ends <= now;
+    if (stays) return;
+    run.used = run.used + (now - run.on_since);
+    run.left = run.ends - now;
+    run.ends = Time::never();
+    device.running.reset();
+  }
+  advance(now, device);
+}
+
+void VirtualPool::join(sched::LauncherId program, size_t device) {
+  programs_[program.value].device = static_cast<uint32_t>(device);
+}
+
+void VirtualPool::begin(Time now, sched::LauncherId id, Duration work) {
+  Program& program = programs_.at(id.value);
+  Device& device = devices_[program.device];
+  Run& run = program.work.emplace();
+  run.device = program.device;
+  run.ready = now;
+  run.left = time_on(*device.model, work);
+  device.runs.push_back(id.value);
+  advance(now, device);
+}
+
+void VirtualPool::leave(Time now, sched::LauncherId id) {
+  const auto program = programs_.find(id.value);
+  if (program == programs_.end()) return;
+  Device& device = devices_[program->second.device];
+  remove_run(device, id.value);
+  programs_.erase(program);
+  advance(now, device);
+}
+
 void VirtualPool::carry_out(Time now, const sched::StopRun& action) {
   Run* run = runs_.find(action.run.value);
   if (!run || run->is_stopped) return;
   run->is_stopped = true;
   if (run->is_refused || run->is_hung) return;
   const Time boundary = now + faults_.draw_between({1}, kLatestBoundary);
-  if (!run->is_started) {
-    // Its lane looks at the gate while it waits for loads, or only when they are there.
-    if (faults_.draw_below(2) == 0) agenda_.put(boundary, Agenda::Kind::kRunGivenUp, action.run.value);
+  if (devices_[run->device].running != action.run.value) {
+    if (run->ready == Time::never()) return;  // it is given up already
+    // Its lane looks up while it waits for loads, or only when they are there.
+    const bool is_late = !run->is_started && faults_.draw_below(2) == 0;
+    agenda_.put(is_late ? std::max(boundary, run->ready) : boundary, Agenda::Kind::kRunGivenUp, action.run.value);
     return;
   }
   if (boundary >= run->ends) return;
@@ -195,7 +280,12 @@ void VirtualPool::happen(Time now, const Agenda::Entry& entry, std::vector<sched
     case Agenda::Kind::kRunEnds:
       return run_ends(now, entry.a, heard);
     case Agenda::Kind::kRunGivenUp:
-      if (const Run* run = runs_.find(entry.a); run && !run->is_started) give_up(now, entry.a, run->is_refused, heard);
+      if (const Run* run = runs_.find(entry.a); run && devices_[run->device].running != entry.a)
+        give_up(now, entry.a, run->is_refused, heard);
+      return;
+    case Agenda::Kind::kGateCloses:
+      if (const auto [gate, device] = find_gate(sched::LauncherId{entry.a}); gate && gate->epoch == entry.b)
+        arbitrate(now, *device);
       return;
     case Agenda::Kind::kReport:
       return report_arrives(entry.a, entry.b, heard);
@@ -244,9 +334,9 @@ void VirtualPool::load_ends(Time now, const Agenda::Entry& entry, std::vector<sc
   executor.missing.push_back(object);
   std::vector<uint64_t> without;
   for (const uint64_t id : device_of(executor).runs) {
-    const Run& run = *runs_.find(id);
-    if (run.executor == entry.a && !run.is_started && !run.is_refused &&
-        std::find(run.objects->begin(), run.objects->end(), object) != run.objects->end())
+    const Run* run = runs_.find(id);
+    if (run && run->executor == entry.a && !run->is_started && !run->is_refused &&
+        std::find(run->objects->begin(), run->objects->end(), object) != run->objects->end())
       without.push_back(id);
   }
   for (const uint64_t id : without) give_up(now, id, false, heard);
@@ -286,54 +376,64 @@ void VirtualPool::report_arrives(uint64_t slot, uint64_t executor_id, std::vecto
 void VirtualPool::run_starts(Time now, uint64_t index, std::vector<sched::Event>& heard) {
   Device& device = devices_[index];
   if (device.running) return;
-  const auto first =
-      std::find_if(device.runs.begin(), device.runs.end(), [&](uint64_t id) { return runs_.find(id)->ready <= now; });
-  if (first == device.runs.end()) return advance(now, device);  // the one it was planned for is gone
+  const auto first = std::find_if(device.runs.begin(), device.runs.end(),
+                                  [&](uint64_t id) { return find(id)->ready <= now && is_open(now, id); });
+  if (first == device.runs.end()) return advance(now, device);  // the one it was planned for is gone, or closed
   const uint64_t id = *first;
-  Run& run = *runs_.find(id);
+  Run& run = *find(id);
   device.running = id;
-  run.is_started = true;
-  run.started = now;
+  run.on_since = now;
   if (run.is_stopped) {
     run.is_cut = true;
     run.ends = now;
     return run_ends(now, id, heard);
   }
-  run.ends = now + run.takes;
+  run.ends = now + run.left;
   agenda_.put(run.ends, Agenda::Kind::kRunEnds, id);
-  tell(now, run.executor, sched::Started{sched::RunId{id}}, {0}, heard);
+  if (!std::exchange(run.is_started, true) && id < sched::kFirstProgram)
+    tell(now, run.executor, sched::Started{sched::RunId{id}}, {0}, heard);
 }
 
 void VirtualPool::run_ends(Time now, uint64_t id, std::vector<sched::Event>& heard) {
-  const Run* run = runs_.find(id);
-  if (!run || !run->is_started || run->is_hung || run->ends != now) return;
+  const Run* run = find(id);
+  if (!run || run->is_hung || run->ends != now) return;
   Device& device = devices_[run->device];
-  const sched::Finished finished{
-      .run = sched::RunId{id}, .failed = run->is_cut || run->is_failed, .device_time = now - run->started};
+  const sched::Finished finished{.run = sched::RunId{id},
+                                 .failed = run->is_cut || run->is_failed,
+                                 .device_time = run->used + (now - run->on_since)};
   const uint64_t executor = run->executor;
   remove_run(device, id);
-  tell(now, executor, finished, device.model->answer, heard);
+  if (id < sched::kFirstProgram)
+    tell(now, executor, finished, device.model->answer, heard);
+  else
+    ended_.push_back(sched::LauncherId{id});
   advance(now, device);
 }
 
 void VirtualPool::give_up(Time now, uint64_t id, bool no_room, std::vector<sched::Event>& heard) {
-  const uint64_t executor = runs_.find(id)->executor;
-  Device& device = devices_[runs_.find(id)->device];
+  const Run& run = *runs_.find(id);
+  const uint64_t executor = run.executor;
+  const Duration used = run.used;
+  Device& device = devices_[run.device];
   remove_run(device, id);
-  tell(now, executor, sched::Finished{.run = sched::RunId{id}, .failed = true, .no_room = no_room},
+  tell(now, executor, sched::Finished{.run = sched::RunId{id}, .failed = true, .no_room = no_room, .device_time = used},
        device.model->answer, heard);
 }
 
 void VirtualPool::remove_run(Device& device, uint64_t id) {
   if (device.running == id) device.running.reset();
   std::erase(device.runs, id);
-  runs_.erase(id);
+  if (id < sched::kFirstProgram)
+    runs_.erase(id);
+  else
+    programs_.at(id).work.reset();
 }
 
 void VirtualPool::advance(Time now, Device& device) {
   if (device.running || device.runs.empty()) return;
   Time next = Time::never();
-  for (const uint64_t id : device.runs) next = std::min(next, runs_.find(id)->ready);
+  for (const uint64_t id : device.runs)
+    if (is_open(now, id)) next = std::min(next, find(id)->ready);
   if (next == Time::never()) return;
   agenda_.put(std::max(now, next), Agenda::Kind::kRunStarts, static_cast<uint64_t>(&device - devices_.data()));
 }
@@ -353,7 +453,7 @@ void VirtualPool::lose(Time now, uint64_t id, std::optional<sched::RunId> culpri
   std::erase(device.executors, id);
   const std::vector<uint64_t> runs = device.runs;
   for (const uint64_t run : runs)
-    if (runs_.find(run)->executor == id) remove_run(device, run);
+    if (find(run)->executor == id) remove_run(device, run);
   device.copies_until = {0};  // what it was still to bring is not brought
   for (const uint64_t other : device.executors)
     for (const Copy& copy : executors_.find(other)->loads)
@@ -363,122 +463,11 @@ void VirtualPool::lose(Time now, uint64_t id, std::optional<sched::RunId> culpri
   advance(now, device);
 }
 
-bool VirtualPool::lose_some_executor(Time now, std::vector<sched::Event>& heard) {
-  if (live_.empty()) return false;
-  lose(now, live_[faults_.draw_below(live_.size())], std::nullopt, heard);
-  return true;
-}
-
-std::optional<uint64_t> VirtualPool::some_running(bool to_hang) {
-  const size_t first = faults_.draw_below(devices_.size());
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const Device& device = devices_[(first + i) % devices_.size()];
-    if (!device.running) continue;
-    const Run& run = *runs_.find(*device.running);
-    if (run.is_hung || (to_hang && (!run.can_hang || run.is_stopped))) continue;
-    return device.running;
-  }
-  return std::nullopt;
-}
-
-bool VirtualPool::fault_some_kernel(Time now, std::vector<sched::Event>& heard) {
-  const auto run = some_running(false);
-  if (run) lose(now, runs_.find(*run)->executor, sched::RunId{*run}, heard);
-  return run.has_value();
-}
-
-bool VirtualPool::hang_some_run() {
-  const auto run = some_running(true);
-  if (run) runs_.find(*run)->is_hung = true;
-  return run.has_value();
-}
-
-bool VirtualPool::fail_some_run() {
-  const auto run = some_running(false);
-  if (run) runs_.find(*run)->is_failed = true;
-  return run.has_value();
-}
-
-bool VirtualPool::lose_some_device(Time now, std::vector<sched::Event>& heard) {
-  const size_t first = faults_.draw_below(devices_.size());
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const size_t index = (first + i) % devices_.size();
-    Device& device = devices_[index];
-    if (!device.is_up) continue;
-    device.is_up = false;
-    for (const uint64_t run : device.runs) runs_.erase(run);
-    for (const uint64_t id : device.executors) {
-      remove_from_live(*executors_.find(id));
-      executors_.erase(id);
-    }
-    device.runs.clear();
-    device.running.reset();
-    device.executors.clear();
-    device.copies_until = now;
-    device.blanks = 0;
-    ++device.generation;
-    agenda_.put(now + faults_.draw_between(Duration::millis(10), Duration::millis(200)), Agenda::Kind::kDeviceUp,
-                index);
-    heard.push_back(sched::DeviceDown{sched::DeviceId{index + 1}});
-    return true;
-  }
-  return false;
-}
-
-bool VirtualPool::take_some_memory(Time now, std::vector<sched::Event>& heard) {
-  const size_t first = faults_.draw_below(devices_.size());
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const size_t index = (first + i) % devices_.size();
-    Device& device = devices_[index];
-    if (!device.is_up || device.memory_bytes != device.whole_bytes) continue;
-    device.memory_bytes = draw_less(device.whole_bytes, faults_);
-    agenda_.put(now + faults_.draw_between(Duration::millis(20), Duration::millis(300)), Agenda::Kind::kMemoryBack,
-                index);
-    heard.push_back(sched::DeviceMemory{sched::DeviceId{index + 1}, device.memory_bytes});
-    return true;
-  }
-  return false;
-}
-
-bool VirtualPool::take_host_memory(Time now, std::vector<sched::Event>& heard) {
-  if (host_.memory_bytes == 0 || host_bytes_ != host_.memory_bytes) return false;
-  host_bytes_ = std::max<uint64_t>(draw_less(host_.memory_bytes, faults_), 1);
-  agenda_.put(now + faults_.draw_between(Duration::millis(20), Duration::millis(300)), Agenda::Kind::kHostBack);
-  heard.push_back(sched::HostUp{host_bytes_});
-  return true;
-}
-
-void VirtualPool::host_back(std::vector<sched::Event>& heard) {
-  if (host_bytes_ == host_.memory_bytes) return;
-  host_bytes_ = host_.memory_bytes;
-  heard.push_back(sched::HostUp{host_bytes_});
-}
-
-void VirtualPool::device_back(Time now, uint64_t index, std::vector<sched::Event>& heard) {
-  if (devices_[index].is_up) return;
-  devices_[index].is_up = true;
-  make_blanks(now, devices_[index]);
-  heard.push_back(up_event(index));
-}
-
-void VirtualPool::memory_back(uint64_t index, std::vector<sched::Event>& heard) {
-  Device& device = devices_[index];
-  if (device.memory_bytes == device.whole_bytes) return;
-  device.memory_bytes = device.whole_bytes;
-  if (device.is_up) heard.push_back(sched::DeviceMemory{sched::DeviceId{index + 1}, device.memory_bytes});
-}
-
-void VirtualPool::mend(Time now, std::vector<sched::Event>& heard) {
-  host_back(heard);
-  for (size_t index = 0; index < devices_.size(); ++index) {
-    memory_back(index, heard);
-    device_back(now, index, heard);
-  }
-}
-
 void VirtualPool::forget_executors(Time now) {
   executors_.clear();
   runs_.clear();
+  programs_.clear();
+  ended_.clear();
   live_.clear();
   underway_.clear();
   free_underway_.clear();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sched/types.h"
@@ -20,10 +22,11 @@ namespace quern::sim {
 /// executor. What is addressed to an executor that is gone, and of which the core has not heard yet, is swallowed: the
 /// report of its loss is the answer.
 ///
-/// A device runs what it is sent one after another: of those that are ready, the first sent. `launch` passes beside the
-/// run before it, if there is one. Loads of a device come one after another, beside its runs; so do fetches from the
-/// disk. A run is ready when the last of its loads is there, all of which were asked for before it; if one of them
-/// fails, so does the run.
+/// A device runs what it is sent one after another: of those that are ready and whose gate is open, the first sent.
+/// Who is on it stays until it is done or its gate closes; then what is left of it waits for its next turn. A kernel
+/// that hangs stays whatever its gate says. `launch` passes beside the run before it, if there is one. Loads of a
+/// device come one after another, beside its runs; so do fetches from the disk. A run is ready when the last of its
+/// loads is there, all of which were asked for before it; if one of them fails, so does the run.
 class VirtualPool {
  public:
   VirtualPool(const Model& model, Agenda& agenda, Faults& faults);
@@ -48,6 +51,16 @@ class VirtualPool {
   void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang,
                  const std::vector<uint32_t>& objects);
   void carry_out(Time now, const sched::StopRun& action);
+  void carry_out(Time now, const sched::Grant& action);
+
+  // Programs: what they have for the device waits its turn like a run.
+  void join(sched::LauncherId program, size_t device);
+  /// One that has nothing there has work from now on; it is in ended() when that is done. `work`: as of a run.
+  void begin(Time now, sched::LauncherId program, Duration work);
+  void leave(Time now, sched::LauncherId program);
+  bool is_open(Time now, sched::LauncherId program) const;
+  /// Those whose work was done since this was asked last.
+  std::vector<sched::LauncherId> take_ended() { return std::exchange(ended_, {}); }
 
   /// Entries from kRunStarts to kHostBack. Adds to `heard` what the core hears of now.
   void happen(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
@@ -74,9 +87,15 @@ class VirtualPool {
     uint32_t blanks = 0;              ///< executors that are ready and nobody's
     uint32_t generation = 0;          ///< of them: those of the one before died
     Time copies_until;                ///< the last load that was asked for is there
-    std::vector<uint64_t> runs;       ///< in the order sent
+    std::vector<uint64_t> runs;       ///< in the order sent; and programs that have work, by their launcher's number
     std::optional<uint64_t> running;  ///< the one of them that is on the device
     std::vector<uint64_t> executors;  ///< that are not dead
+  };
+  struct Gate {
+    bool is_open = true;
+    Time until = Time::never();  ///< it closes by itself
+    uint64_t epoch = 0;          ///< grows with every grant
+    bool lets(Time now) const { return is_open && now < until; }
   };
   struct Copy {
     uint32_t object = 0;
@@ -93,17 +112,23 @@ class VirtualPool {
     std::vector<Copy> loads;
     std::vector<uint32_t> missing;  ///< whose last load failed: who needs one fails
     std::vector<uint64_t> lanes;    ///< bytes that each keeps
+    std::vector<Gate> gates;        ///< of lanes; those beyond its end are open
   };
   struct Run {
-    uint64_t executor = 0;
-    uint32_t device = 0;
-    Time ready;  ///< earliest start
-    Time started, ends;
-    Duration takes;
+    uint64_t executor = 0;  ///< 0: of a program
+    uint32_t device = 0, lane = 0;
+    Time ready;                                 ///< earliest start
+    Time on_since = {0}, ends = Time::never();  ///< while it is on the device
+    Duration left, used = {0};                  ///< of its work, and of the device, when it last left that
     const std::vector<uint32_t>* objects = nullptr;
     bool is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
     bool is_cut = false;      ///< ends before its time
     bool is_refused = false;  ///< its lane could not grow
+  };
+  struct Program {
+    Gate gate = {.is_open = false};
+    uint32_t device = 0;
+    std::optional<Run> work;
   };
 
   Device& device_of(const Executor& executor) { return devices_[executor.device]; }
@@ -115,11 +140,18 @@ class VirtualPool {
   void host_back(std::vector<sched::Event>& heard);
   /// Those that were there are gone; as many as belong there are made again.
   void make_blanks(Time now, Device& device);
+  /// A run, or the work of a program.
+  Run* find(uint64_t id);
+  bool is_open(Time now, uint64_t id);
+  /// And the device it is for; null: nobody is behind it any more.
+  std::pair<Gate*, Device*> find_gate(sched::LauncherId launcher);
+  /// A gate changed: who is on the device leaves it if his is closed, and the next may come.
+  void arbitrate(Time now, Device& device);
   void load_ends(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
-  /// A run of the device may start, if it is free: the first that is ready.
+  /// A run of the device may start or go on, if it is free: the first that is ready and let through.
   void run_starts(Time now, uint64_t index, std::vector<sched::Event>& heard);
   void run_ends(Time now, uint64_t id, std::vector<sched::Event>& heard);
-  /// A run that never got to the device ends with an error that is not its own.
+  /// A run that is not on the device ends with an error that is not its own.
   void give_up(Time now, uint64_t id, bool no_room, std::vector<sched::Event>& heard);
   void remove_run(Device& device, uint64_t id);
   /// Plans when a device that is free takes its next run.
@@ -140,7 +172,9 @@ class VirtualPool {
   std::vector<Device> devices_;
   IdTable<Executor> executors_;
   IdTable<Run> runs_;
-  std::vector<uint64_t> live_;  ///< executors that are not dead
+  std::map<uint64_t, Program> programs_;  ///< by their launcher's number
+  std::vector<sched::LauncherId> ended_;  ///< see take_ended()
+  std::vector<uint64_t> live_;            ///< executors that are not dead
   std::vector<sched::Event> underway_;
   std::vector<uint32_t> free_underway_;
 };

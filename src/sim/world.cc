@@ -11,6 +11,7 @@
 #include "sim/arrivals.h"
 #include "sim/faults.h"
 #include "sim/id_table.h"
+#include "sim/programs.h"
 #include "sim/virtual_pool.h"
 
 namespace quern::sim {
@@ -29,6 +30,7 @@ class World::Impl {
       : model_(model),
         faults_(model_.faults, Prng(~seed).next(), agenda_),
         pool_(model_, agenda_, faults_),
+        programs_(model_, seed, agenda_, pool_),
         arrivals_(model_, seed, agenda_),
         core_(std::make_unique<sched::Scheduler>(model_.config)) {
     uint64_t next_domain = 0;
@@ -62,6 +64,12 @@ class World::Impl {
     introduce({});
     bool drained = false;
     while (!is_stopped_) {
+      if (!programs_.are_over() && live_.empty() && arrivals_.is_over()) {
+        heard_.clear();
+        programs_.end(now_, heard_);
+        step_all();
+        continue;
+      }
       if (agenda_.empty() && live_.empty() && pool_.runs() == 0) {
         const auto counts = core_->counts();
         drained = counts.queued == 0 && counts.running == 0;
@@ -129,14 +137,22 @@ class World::Impl {
     } else if (entry.kind() == Agenda::Kind::kFaultsEnd) {
       faults_.disarm();
       pool_.mend(now_, heard_);
+    } else if (entry.kind() == Agenda::Kind::kProgram || entry.kind() == Agenda::Kind::kProgramTells ||
+               entry.kind() == Agenda::Kind::kProgramEnds) {
+      programs_.happen(now_, entry, heard_);
     } else {
       pool_.happen(now_, entry, heard_);
+      for (const sched::LauncherId program : pool_.take_ended()) programs_.work_ended(now_, program, heard_);
     }
+    step_all();
+  }
+
+  void step_all() {
     for (size_t i = 0; i < heard_.size() && !is_stopped_; ++i) step(heard_[i]);
   }
 
   void call(const Agenda::Entry& entry) {
-    if (model_.most_requests != 0 && requests_made_ >= model_.most_requests) return;
+    if (model_.most_requests != 0 && requests_made_ >= model_.most_requests) return arrivals_.skip();
     const Arrivals::Call call = arrivals_.call(now_, entry);
     const uint64_t id = ++requests_made_;
     requests_.add(id) = {static_cast<uint32_t>(entry.a), call.function, static_cast<uint32_t>(live_.size()), call.work};
@@ -174,6 +190,10 @@ class World::Impl {
         break;
       case Fault::kDeviceLoss:
         struck = pool_.lose_some_device(now_, heard_);
+        if (struck) {
+          const sched::DeviceId device = std::get<sched::DeviceDown>(heard_.back()).device;
+          programs_.lose_device(now_, device, heard_);
+        }
         break;
       case Fault::kLostMemory:
         struck = pool_.take_some_memory(now_, heard_);
@@ -196,6 +216,12 @@ class World::Impl {
       case Fault::kLease:
         struck = !submits_.empty();
         if (struck) lease_some_function();
+        break;
+      case Fault::kProgramLoss:
+        struck = programs_.size() > 0 && programs_.lose_some(now_, faults_.draw_below(programs_.size()), heard_);
+        break;
+      case Fault::kSilence:
+        struck = programs_.size() > 0 && programs_.silence_some(faults_.draw_below(programs_.size()));
         break;
     }
     if (struck) faults_.count(fault);
@@ -220,6 +246,7 @@ class World::Impl {
     const auto standings = core_->standings();
     core_ = std::make_unique<sched::Scheduler>(model_.config);
     pool_.forget_executors(now_);
+    programs_.restart(now_);
     wake_at_ = Time::never();
     std::vector<uint64_t> lost;
     lost.swap(live_);
@@ -238,6 +265,10 @@ class World::Impl {
   void carry_out(const sched::Forget& /*action*/) {}   // takes no time
   void carry_out(const sched::Prepare& /*action*/) {}  // what it gets ready is in `launch`
   void carry_out(const sched::StopRun& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::Grant& action) {
+    pool_.carry_out(now_, action);
+    programs_.granted(now_, action);
+  }
   void carry_out(const sched::WakeAt& action) { wake_at_ = std::max(action.time, now_); }
 
   void carry_out(const sched::Run& action) {
@@ -264,6 +295,7 @@ class World::Impl {
   Agenda agenda_;
   Faults faults_;
   VirtualPool pool_;
+  Programs programs_;
   Arrivals arrivals_;
   std::unique_ptr<sched::Scheduler> core_;
   std::vector<Observer*> observers_;

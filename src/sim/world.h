@@ -20,7 +20,7 @@ class Observer {
   virtual void on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                        const sched::Scheduler& core) = 0;
   /// The daemon died: the core that comes next is new, and hears of host, devices, tenants and what is kept warm again
-  /// before anything else. Requests, runs and executors of the old one are no more.
+  /// before anything else. Requests, runs, executors and programs of the old one are no more.
   virtual void on_restart(Time /*now*/) {}
   /// All that was to happen has happened. `drained` is false if work was left when the limit of virtual time came.
   virtual void on_end(Time /*now*/, bool /*drained*/, const sched::Scheduler& /*core*/) {}
@@ -35,7 +35,8 @@ using FaultCounts = std::map<std::string, uint64_t>;
 ///
 /// Ids: devices, tenants and objects are their place in the model, counted from 1 (devices of one DeviceModel lie side
 /// by side). Function i of n is i + 1, and n more each time it was removed and came back. Requests count from 1.
-/// Virtual time begins at 0 and ends an hour after Model::length at the latest.
+/// Virtual time begins at 0 and ends an hour after Model::length at the latest. Programs are gone at Model::length, or
+/// when the last call has ended.
 class World {
  public:
   World(const Model& model, uint64_t seed);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
 #include <numeric>
 
 #include "hal/cts/suite.h"
+#include "hal/sliced.h"
 
 namespace quern::hal::cts {
 namespace {
@@ -34,6 +36,39 @@ class Launches : public Suite {
       ASSERT_EQ(result[4 * i + 2], local[0] * std::max<uint64_t>(1, local[1]) * std::max<uint64_t>(1, local[2]));
     }
   }
+
+  // Launches `entry` whole and in random slices, with what it reads, what it writes, and `rest` behind them.
+  void check_slices(const std::string& entry, const std::vector<Argument>& rest, uint32_t dimensions, Size3 global,
+                    Size3 local) {
+    const auto& entries = program().entries();
+    const auto info = std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return one.name == entry; });
+    ASSERT_NE(info, entries.end());
+    // Where the driver cannot tell, nobody slices.
+    if (!info->unsliceable.empty()) return;
+    auto lane = queue();
+    std::vector<uint32_t> values(1024);
+    std::iota(values.begin(), values.end(), 100);
+    const auto nothing = std::vector<uint32_t>(1024, 7);
+    auto in = filled(*lane, values), out = allocate(4096);
+    auto one = kernel(entry);
+    std::vector<Argument> arguments;
+    if (info->arguments[0].is_const) arguments.emplace_back(in.get());
+    arguments.emplace_back(out.get());
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    const Launch whole = {one.get(), arguments, dimensions, {0, 0, 0}, global, local};
+    finish(*lane, lane->write(*out, 0, bytes_of(nothing)));
+    finish(*lane, lane->launch(whole));
+    const auto expected = contents<uint32_t>(*lane, *out);
+    EXPECT_NE(expected, nothing);
+    Prng prng(11);
+    for (int round = 0; round < 10; ++round) {
+      finish(*lane, lane->write(*out, 0, bytes_of(nothing)));
+      const auto slices = random_slices(whole, prng);
+      EXPECT_GT(slices.size(), 1u);
+      for (const Launch& slice : slices) QUERN_ASSERT_OK(lane->launch(slice));
+      ASSERT_EQ(contents<uint32_t>(*lane, *out), expected) << entry << ", round " << round;
+    }
+  }
 };
 
 TEST_F(Launches, CoverTheirRange) {
@@ -59,6 +94,19 @@ TEST_F(Launches, CanHaveSizesNobodyBuiltFor) {
 }
 
 TEST_F(Launches, CanBeLarge) { check_range(1, {0, 0, 0}, {131072, 1, 1}, {64, 1, 1}); }
+
+TEST_F(Launches, InSlicesDoWhatTheWholeDoes) {
+  if (!device().caps().launch_offset) GTEST_SKIP() << "the device has no launch offset";
+  check_slices("suite_add", {number(Dtype::kInt32, 5)}, 1, {640, 1, 1}, {64, 1, 1});
+  check_slices("suite_add", {number(Dtype::kInt32, 5)}, 1, {1000, 1, 1}, {1, 1, 1});
+  check_slices("suite_reverse", {LocalMemory{256}}, 1, {1024, 1, 1}, {64, 1, 1});
+  check_slices("suite_table", {}, 1, {1024, 1, 1}, {64, 1, 1});
+  check_slices("suite_spin", {number(Dtype::kUint32, 10)}, 1, {1024, 1, 1}, {64, 1, 1});
+  check_slices("suite_groups", {number(Dtype::kUint32, 1024)}, 1, {1024, 1, 1}, {64, 1, 1});
+  check_slices("suite_groups", {number(Dtype::kUint32, 32)}, 2, {32, 32, 1}, {4, 2, 1});
+  check_slices("suite_groups", {number(Dtype::kUint32, 64)}, 2, {64, 16, 1}, {4, 2, 1});
+  check_slices("suite_groups", {number(Dtype::kUint32, 8)}, 3, {8, 128, 1}, {8, 4, 1});
+}
 
 TEST_F(Launches, PassEveryScalar) {
   auto lane = queue();

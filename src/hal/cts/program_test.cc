@@ -38,7 +38,7 @@ TEST_F(Programs, WithoutKernelsAreRefused) {
 }
 
 TEST_F(Programs, TellTheirArguments) {
-  EXPECT_EQ(program().entries().size(), 7u);
+  EXPECT_EQ(program().entries().size(), 8u);
   const std::vector<ArgumentInfo> add = {{"in", "int*", AddressSpace::kGlobal, true},
                                          {"out", "int*", AddressSpace::kGlobal, false},
                                          {"value", "int", AddressSpace::kPrivate, false}};
@@ -56,6 +56,20 @@ TEST_F(Programs, TellWhatGroupsNeed) {
   EXPECT_EQ(entry("suite_add").required_group_size, (Size3{0, 0, 0}));
   EXPECT_GE(entry("suite_required").local_memory_bytes, 64u);
   EXPECT_EQ(entry("suite_add").local_memory_bytes, 0u);
+}
+
+TEST_F(Programs, SayWhyTheyCannotBeSliced) {
+  EXPECT_NE(entry("suite_required").unsliceable, "");
+  EXPECT_NE(entry("suite_index").unsliceable, "");
+  if (!entry("suite_add").unsliceable.empty()) {
+    // A driver that cannot look into kernels says the same of all.
+    for (const auto& info : program().entries()) EXPECT_EQ(info.unsliceable, entry("suite_add").unsliceable);
+    return;
+  }
+  EXPECT_EQ(entry("suite_required").unsliceable, "uses get_global_size");
+  EXPECT_EQ(entry("suite_index").unsliceable, "uses get_global_offset");
+  for (const char* name : {"suite_scalars", "suite_reverse", "suite_table", "suite_spin", "suite_groups"})
+    EXPECT_EQ(entry(name).unsliceable, "") << name;
 }
 
 TEST_F(Programs, HaveOnlyTheirKernels) { QUERN_EXPECT_CODE(ErrorCode::kNotFound, program().create_kernel("suite_ad")); }

@@ -55,6 +55,9 @@ kernel void suite_spin(global uint* out, uint rounds) {
   }
   out[get_global_id(0)] = state;
 }
+kernel void suite_groups(global uint* out, uint width) {
+  out[get_global_id(0) + width * get_global_id(1)] = get_group_id(0) + 1000 * get_group_id(1);
+}
 )";
 
 // What all tests of a process share. Never ended: vendors' threads may outlive main.

@@ -23,8 +23,10 @@ constexpr size_t kMostText = 16 * kMiB;
 
 Result<std::vector<EntryInfo>> entries_of(std::string_view text) {
   QUERN_TRY(auto entries, read_signatures(text));
-  for (const auto& entry : entries)
+  for (auto& entry : entries) {
     if (!find_host_kernel(entry.name)) return invalid(fmt::format("fake: no host version of {}", entry.name));
+    entry.unsliceable = unsliceable_of(entry.name);
+  }
   return entries;
 }
 
@@ -137,7 +139,7 @@ Result<std::unique_ptr<Device>> FakeDevice::create(const DeviceOptions& options,
   Caps caps;
   caps.driver = "fake";
   caps.name = fmt::format("fake-{}", options.index);
-  caps.build_key = "fake/1";
+  caps.build_key = "fake/2";
   caps.memory_bytes = options.memory_bytes ? options.memory_bytes : kGiB;
   caps.context_bytes = kMiB;
   caps.max_allocation_bytes = caps.memory_bytes;

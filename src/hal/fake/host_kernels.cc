@@ -137,24 +137,38 @@ Status suite_table(const HostLaunch& launch) {
   return {};
 }
 
+// As with the prelude of a real device: the group of the whole, in every slice of it.
+Status suite_groups(const HostLaunch& launch) {
+  auto* out = launch.buffer<uint32_t>("out", 0);
+  const auto width = launch.scalar<uint32_t>("width", 1);
+  launch.each([&](const Size3& id) {
+    out[id[0] + width * id[1]] = static_cast<uint32_t>(id[0] / launch.local[0] + 1000 * (id[1] / launch.local[1]));
+  });
+  return {};
+}
+
+constexpr std::string_view kAtOnce = "its host version does all of it at once";
+
 constexpr struct {
   std::string_view name;
   HostKernel kernel;
+  std::string_view unsliceable = "";
 } kKernels[] = {
     {"saxpy", saxpy},
-    {"sgemm", sgemm},
-    {"copy", copy},
+    {"sgemm", sgemm, kAtOnce},
+    {"copy", copy, kAtOnce},
     {"spin", spin},
     {"fault_store", fault_store},
     {"hang", hang},
     {"fail", fail},
     {"suite_add", suite_add},
-    {"suite_index", suite_index},
+    {"suite_index", suite_index, "uses get_global_offset"},
     {"suite_scalars", suite_scalars},
     {"suite_reverse", suite_reverse},
-    {"suite_required", suite_required},
+    {"suite_required", suite_required, "uses get_global_size"},
     {"suite_table", suite_table},
     {"suite_spin", suite_spin},
+    {"suite_groups", suite_groups},
 };
 
 }  // namespace
@@ -175,6 +189,12 @@ HostKernel find_host_kernel(std::string_view name) {
   for (const auto& row : kKernels)
     if (row.name == name) return row.kernel;
   return nullptr;
+}
+
+std::string_view unsliceable_of(std::string_view name) {
+  for (const auto& row : kKernels)
+    if (row.name == name) return row.unsliceable;
+  return "";
 }
 
 }  // namespace quern::hal::fake

@@ -52,4 +52,7 @@ using HostKernel = Status (*)(const HostLaunch& launch);
 /// Null if there is no host version of this name.
 HostKernel find_host_kernel(std::string_view name);
 
+/// EntryInfo::unsliceable of a host version, whatever the text of the kernel would do.
+std::string_view unsliceable_of(std::string_view name);
+
 }  // namespace quern::hal::fake

@@ -37,6 +37,7 @@ Bytes write_envelope(const Envelope& envelope) {
     writer.put_text(entry.name);
     put_size(writer, entry.required_group_size);
     writer.put(entry.local_memory_bytes);
+    writer.put_text(entry.unsliceable);
     writer.put(static_cast<uint32_t>(entry.arguments.size()));
     for (const auto& argument : entry.arguments) {
       writer.put_text(argument.name);
@@ -77,6 +78,7 @@ Result<Envelope> read_envelope(std::span<const std::byte> bytes, const std::stri
     entry.name = reader.get_text(256);
     entry.required_group_size = get_size(reader);
     entry.local_memory_bytes = reader.get<uint64_t>();
+    entry.unsliceable = reader.get_text();
     const auto arguments = reader.get_count(kMostArguments);
     for (uint32_t j = 0; j < arguments; ++j) {
       ArgumentInfo argument;

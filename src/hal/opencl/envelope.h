@@ -10,8 +10,9 @@
 
 namespace quern::hal::opencl {
 
-/// Part of Caps::build_key: binaries of another format are other objects.
-constexpr int kEnvelopeFormat = 1;
+/// Part of Caps::build_key: binaries of another format are other objects. Since 2 group ids are those of the whole in
+/// every slice (kPrelude), and entries say why they cannot be sliced.
+constexpr int kEnvelopeFormat = 2;
 
 /// What `Program::binary` gives: the vendor's binary, what it was built for, what it contains, and a hash over all.
 ///

@@ -6,17 +6,21 @@
 #include <algorithm>
 
 #include "base/suggest.h"
+#include "base/units.h"
+#include "hal/opencl/bitcode.h"
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/code_folder.h"
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/pocl_binary.h"
 #include "os/dylib.h"
+#include "os/file.h"
 
 namespace quern::hal::opencl {
 namespace {
 
 // PoCL keeps the arguments' names in every binary but tells them only to who asks for it in the options.
 constexpr const char* kOptions = "-cl-kernel-arg-info";
+constexpr uint64_t kMostBitcode = 256 * kMiB;
 
 std::string log_of(const OpenclDevice& device, cl_program program) {
   size_t size = 0;
@@ -178,12 +182,14 @@ Result<std::unique_ptr<Program>> OpenclProgram::build(OpenclDevice& device, cons
       return invalid(fmt::format("build: the device was not opened for local size {}; name it in the options of open",
                                  variant_of(size)));
   const Api& api = device.api();
-  const char* text = source.text.data();
-  const size_t bytes = source.text.size();
+  // What is never sliced is left as it is.
+  const char* texts[] = {device.is_pocl() ? kPrelude : "", source.text.c_str()};
+  const size_t sizes[] = {0, source.text.size()};  // 0: up to its end
   cl_int code = CL_SUCCESS;
-  Handle<cl_program> object(api.CreateProgramWithSource(device.context(), 1, &text, &bytes, &code), api.ReleaseProgram);
+  Handle<cl_program> object(api.CreateProgramWithSource(device.context(), 2, texts, sizes, &code), api.ReleaseProgram);
   if (code != CL_SUCCESS) return cl_error(code, "program");
   const std::string options = source.options.empty() ? kOptions : fmt::format("{} {}", kOptions, source.options);
+  const auto known = bitcode_in(device.cache_folder_);
   code = api.BuildProgram(object.get(), 1, &device.id_, options.c_str(), nullptr, nullptr);
   if (code != CL_SUCCESS) {
     const auto log = without_paths(log_of(device, object.get()), device.cache_folder_);
@@ -194,11 +200,39 @@ Result<std::unique_ptr<Program>> OpenclProgram::build(OpenclDevice& device, cons
   program->was_built_ = true;
   program->group_sizes_ = source.group_sizes;
   QUERN_TRY(program->reflect());
+  program->note_unsliceable(known);
   return std::unique_ptr<Program>(std::move(program));
 }
 
-Result<Bytes> OpenclProgram::binary() {
-  if (!was_built_) return unsupported("program: was loaded from a binary; keep that one");
+void OpenclProgram::note_unsliceable(const std::vector<std::string>& known) {
+  std::map<std::string, std::string> reasons;
+  if (device_.is_pocl())
+    if (auto code = bitcode(known); code.ok())
+      if (auto read = read_unsliceable(*code); read.ok()) reasons = *std::move(read);
+  for (EntryInfo& entry : entries_) {
+    const auto reason = reasons.find(entry.name);
+    if (!device_.is_pocl())
+      entry.unsliceable = "this driver does not show what a kernel uses";
+    else if (reason == reasons.end())
+      entry.unsliceable = "its code could not be looked at";
+    else
+      entry.unsliceable = reason->second;
+  }
+}
+
+Result<Bytes> OpenclProgram::bitcode(const std::vector<std::string>& known) {
+  const auto now = bitcode_in(device_.cache_folder_);
+  std::vector<std::string> fresh;
+  std::set_difference(now.begin(), now.end(), known.begin(), known.end(), std::back_inserter(fresh));
+  if (fresh.size() == 1) return os::read_file(fresh[0], kMostBitcode);
+  // PoCL found the program in its folder, or we do not know where that is. The binary has the same, but compiles first.
+  QUERN_TRY(const Bytes vendors, vendors_binary());
+  QUERN_TRY(const auto parts, parse_pocl(vendors));
+  const auto content = parts.roots.at(0).content;
+  return Bytes(content.begin(), content.end());
+}
+
+Result<Bytes> OpenclProgram::vendors_binary() {
   const Api& api = device_.api();
   size_t size = 0;
   // With PoCL this is where the machine code is made.
@@ -211,7 +245,12 @@ Result<Bytes> OpenclProgram::binary() {
   if (cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARIES, sizeof data, &data, nullptr);
       code != CL_SUCCESS)
     return cl_error(code, "program: binary");
+  return vendors;
+}
 
+Result<Bytes> OpenclProgram::binary() {
+  if (!was_built_) return unsupported("program: was loaded from a binary; keep that one");
+  QUERN_TRY(const Bytes vendors, vendors_binary());
   Envelope envelope;
   envelope.build_key = device_.caps().build_key;
   envelope.group_sizes = group_sizes_;

@@ -58,6 +58,11 @@ class OpenclProgram final : public Program {
 
  private:
   Status reflect();
+  /// Fills EntryInfo::unsliceable of all entries. `known` is the bitcode that lay in the cache folder before the build.
+  void note_unsliceable(const std::vector<std::string>& known);
+  /// As PoCL left it after the build.
+  Result<Bytes> bitcode(const std::vector<std::string>& known);
+  Result<Bytes> vendors_binary();
 
   // Constant after construction.
   OpenclDevice& device_;

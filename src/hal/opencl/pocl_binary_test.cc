@@ -122,7 +122,7 @@ TEST(Envelope, ComesBackAsItWasAndOnlyForItsDevice) {
   envelope.kind = Envelope::Kind::kPocl;
   envelope.build_key = "opencl/1|x";
   envelope.group_sizes = {{64, 1, 1}};
-  envelope.entries = {{"mill", {{"out", "float*", AddressSpace::kGlobal, true}}, {4, 2, 1}, 64}};
+  envelope.entries = {{"mill", {{"out", "float*", AddressSpace::kGlobal, true}}, {4, 2, 1}, 64, "prints"}};
   envelope.payload = payload;
   const Bytes bytes = write_envelope(envelope);
   auto back = read_envelope(bytes, "opencl/1|x");
@@ -130,6 +130,7 @@ TEST(Envelope, ComesBackAsItWasAndOnlyForItsDevice) {
   EXPECT_EQ(back->group_sizes, envelope.group_sizes);
   EXPECT_EQ(back->entries.at(0).arguments, envelope.entries[0].arguments);
   EXPECT_EQ(back->entries[0].required_group_size, (Size3{4, 2, 1}));
+  EXPECT_EQ(back->entries[0].unsliceable, "prints");
   EXPECT_EQ(Bytes(back->payload.begin(), back->payload.end()), payload);
   EXPECT_FALSE(read_envelope(bytes, "opencl/1|y").ok());
   for (size_t i = 0; i < bytes.size(); ++i) {

@@ -7,7 +7,7 @@
 
 namespace quern::sched {
 
-struct Tenant;
+struct Flow;
 struct Device;
 class Tenants;
 class Devices;
@@ -16,15 +16,18 @@ class Devices;
 class Fairness {
  public:
   virtual ~Fairness() = default;
-  /// Where a tenant stands among those that wait; the lowest is next, ties go to the lower id. `first` is its oldest
-  /// request of some size class.
-  virtual int64_t rank(const Tenant& tenant, const Request& first) const = 0;
-  /// Who goes on this device instead of `first`, because the device has what it needs; null: nobody does.
+  /// Where a tenant stands among those that wait at one level; the lowest is next, ties go to the lower id. `first` is
+  /// its oldest request of some size class.
+  virtual int64_t rank(const Flow& flow, const Request& first) const = 0;
+  /// Who goes on this device instead of `first`, because the device has what it needs; null: nobody does. Of the same
+  /// level.
   virtual Request* instead(const Tenants& /*tenants*/, const Devices& /*devices*/, const Device& /*device*/,
                            const Request& /*first*/, const Config& /*config*/) const {
     return nullptr;
   }
-  /// Whether a tenant belongs to a device.
+  /// Whether more urgent requests go first; else all are of level 0.
+  virtual bool has_levels() const { return false; }
+  /// Whether a tenant belongs to a device. Not together with levels.
   virtual bool gives_homes() const { return false; }
 };
 

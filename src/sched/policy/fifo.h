@@ -8,7 +8,7 @@ namespace quern::sched {
 /// First come, first served, whoever it is.
 class FifoFairness final : public Fairness {
  public:
-  int64_t rank(const Tenant& tenant, const Request& first) const override;
+  int64_t rank(const Flow& flow, const Request& first) const override;
 };
 
 /// The first idle device that has an executor of the request's group, else the first idle device, in the order of ids.

@@ -11,7 +11,7 @@ constexpr int64_t kAwayFromHome = 10;
 
 }  // namespace
 
-int64_t KaasFairness::rank(const Tenant& tenant, const Request&) const { return tenant.vtime; }
+int64_t KaasFairness::rank(const Flow& flow, const Request&) const { return flow.vtime; }
 
 Request* KaasFairness::instead(const Tenants& tenants, const Devices&, const Device& device, const Request& first,
                                const Config&) const {
@@ -20,7 +20,7 @@ Request* KaasFairness::instead(const Tenants& tenants, const Devices&, const Dev
   Request* request = tenants.first_at_home(device.id, device.usable_bytes());
   if (!request) return nullptr;
   const int64_t penalty = kAwayFromHome * first.estimate_ns / lowest.weight;
-  return tenants.find(request->submit.tenant)->vtime <= lowest.vtime + penalty ? request : nullptr;
+  return tenants.flow_of(*request).vtime <= tenants.flow_of(first).vtime + penalty ? request : nullptr;
 }
 
 }  // namespace quern::sched

@@ -8,7 +8,7 @@ namespace quern::sched {
 /// virtual time, where being away from home counts as ten requests.
 class KaasFairness final : public Fairness {
  public:
-  int64_t rank(const Tenant& tenant, const Request& first) const override;
+  int64_t rank(const Flow& flow, const Request& first) const override;
   Request* instead(const Tenants& tenants, const Devices& devices, const Device& device, const Request& first,
                    const Config& config) const override;
   bool gives_homes() const override { return true; }

@@ -57,16 +57,28 @@ constexpr PolicyRow<Exit> kExits[] = {
     {"at-once", "experimental", make<Exit, AtOnceExit>},
 };
 
+template <bool closes, bool fills, bool slices, bool varies>
+std::unique_ptr<Arbitration> make_arbitration() {
+  return std::make_unique<Arbitration>(Arbitration{closes, fills, slices, varies});
+}
+constexpr PolicyRow<Arbitration> kDispatches[] = {
+    {"fill", "supported", make_arbitration<true, true, true, true>},
+    {"strict", "supported", make_arbitration<true, false, true, false>},
+    {"fikit", "experimental", make_arbitration<true, true, false, false>},
+    {"none", "supported", make_arbitration<false, false, false, false>},
+};
+
 struct Preset {
-  std::string_view name, fairness, placement, eviction, setup, exit;
+  std::string_view name, fairness, placement, eviction, setup, exit, dispatch;
 };
 constexpr Preset kPresets[] = {
-    {"quern", "vtime", "sticky", "cost", "parallel", "staged"},
-    {"fifo", "fifo", "fifo", "lru", "in-turn", "never"},
-    {"exclusive", "fifo", "exclusive", "lru", "in-turn", "never"},
-    {"kaas", "kaas", "fifo", "two-lists", "in-turn", "never"},
-    {"serial", "fifo", "fifo", "lru", "serial", "at-once"},
-    {"sage", "fifo", "sticky", "lru", "sage", "fixed"},
+    {"quern", "vtime", "sticky", "cost", "parallel", "staged", "fill"},
+    {"fifo", "fifo", "fifo", "lru", "in-turn", "never", "none"},
+    {"exclusive", "fifo", "exclusive", "lru", "in-turn", "never", "none"},
+    {"kaas", "kaas", "fifo", "two-lists", "in-turn", "never", "none"},
+    {"serial", "fifo", "fifo", "lru", "serial", "at-once", "none"},
+    {"sage", "fifo", "sticky", "lru", "sage", "fixed", "none"},
+    {"fikit", "vtime", "sticky", "cost", "parallel", "staged", "fikit"},
 };
 
 template <class P>
@@ -82,6 +94,7 @@ std::span<const PolicyRow<Placement>> placements() { return kPlacements; }
 std::span<const PolicyRow<Eviction>> evictions() { return kEvictions; }
 std::span<const PolicyRow<Setup>> setups() { return kSetups; }
 std::span<const PolicyRow<Exit>> exits() { return kExits; }
+std::span<const PolicyRow<Arbitration>> dispatches() { return kDispatches; }
 
 std::unique_ptr<Fairness> make_fairness(std::string_view name) {
   const auto* row = find(fairnesses(), name);
@@ -103,17 +116,22 @@ std::unique_ptr<Exit> make_exit(std::string_view name) {
   const auto* row = find(exits(), name);
   return row ? row->make() : nullptr;
 }
+std::unique_ptr<Arbitration> make_dispatch(std::string_view name) {
+  const auto* row = find(dispatches(), name);
+  return row ? row->make() : nullptr;
+}
 bool has_fairness(std::string_view name) { return find(fairnesses(), name) != nullptr; }
 bool has_placement(std::string_view name) { return find(placements(), name) != nullptr; }
 bool has_eviction(std::string_view name) { return find(evictions(), name) != nullptr; }
 bool has_setup(std::string_view name) { return find(setups(), name) != nullptr; }
 bool has_exit(std::string_view name) { return find(exits(), name) != nullptr; }
+bool has_dispatch(std::string_view name) { return find(dispatches(), name) != nullptr; }
 
 std::optional<Policy> preset(std::string_view name) {
   for (const Preset& one : kPresets)
     if (one.name == name)
       return Policy{std::string(one.fairness), std::string(one.placement), std::string(one.eviction),
-                    std::string(one.setup), std::string(one.exit)};
+                    std::string(one.setup),    std::string(one.exit),      std::string(one.dispatch)};
   return std::nullopt;
 }
 

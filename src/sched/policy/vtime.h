@@ -8,9 +8,10 @@ namespace quern::sched {
 /// that tenant is at most Config::locality ahead of the lowest.
 class VtimeFairness final : public Fairness {
  public:
-  int64_t rank(const Tenant& tenant, const Request& first) const override;
+  int64_t rank(const Flow& flow, const Request& first) const override;
   Request* instead(const Tenants& tenants, const Devices& devices, const Device& device, const Request& first,
                    const Config& config) const override;
+  bool has_levels() const override { return true; }
 };
 
 }  // namespace quern::sched

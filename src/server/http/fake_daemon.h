@@ -222,6 +222,10 @@ class FakeDaemon : public daemon::Daemon {
     for (const daemon::CallTensor& output : call.outputs)
       if (!output.object.empty()) store(static_cast<FakeCall&>(call).tenant, output.object, output.bytes);
   }
+  Result<daemon::ProgramLink> join(const daemon::Tenant&, const daemon::ProgramSpec&) override {
+    return unsupported("no programs here");
+  }
+  void leave(uint64_t) override {}
   void count_copied(uint64_t bytes) override { copied_ += bytes; }
 
  private:

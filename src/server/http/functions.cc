@@ -7,6 +7,7 @@
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <set>
 
 #include "base/hash.h"
 
@@ -21,11 +22,11 @@ json::array shape_json(const Manifest& manifest, const BufferDecl& buffer) {
   return shape;
 }
 
-// The shape as the manifest has it: who makes tensors by dims needs to know which stands where.
-json::array shape_expressions_json(const BufferDecl& buffer) {
-  json::array expressions;
-  for (const Expression& size : buffer.shape) expressions.emplace_back(size.text());
-  return expressions;
+// As the manifest has them.
+json::array expressions_json(const std::vector<Expression>& expressions) {
+  json::array texts;
+  for (const Expression& one : expressions) texts.emplace_back(one.text());
+  return texts;
 }
 
 json::array tensors_json(const Manifest& manifest, Role role, bool with_expressions = false) {
@@ -35,7 +36,8 @@ json::array tensors_json(const Manifest& manifest, Role role, bool with_expressi
     tensors.push_back(json::object{{"name", buffer.name},
                                    {"datatype", std::string(protocol_name_of(buffer.dtype))},
                                    {"shape", shape_json(manifest, buffer)}});
-    if (with_expressions) tensors.back().as_object()["shape_expressions"] = shape_expressions_json(buffer);
+    // Who makes tensors by dims needs to know which stands where.
+    if (with_expressions) tensors.back().as_object()["shape_expressions"] = expressions_json(buffer.shape);
   }
   return tensors;
 }
@@ -80,6 +82,23 @@ json::object settings_json(const Settings& settings) {
   return out;
 }
 
+// Each of its kernels with its sizes, once: a graph may have a thousand that are alike.
+json::array kernels_json(const daemon::Function& function) {
+  json::array kernels;
+  std::set<std::string> shown;
+  for (size_t i = 0; i < function.manifest.kernels.size(); ++i) {
+    const KernelDecl& kernel = function.manifest.kernels[i];
+    const std::string reason = i < function.unsliceable.size() ? function.unsliceable[i] : "nothing is known of it";
+    json::object one = {{"entry", kernel.entry},
+                        {"global", expressions_json(kernel.global)},
+                        {"local", expressions_json(kernel.local)},
+                        {"sliceable", reason.empty()}};
+    if (!reason.empty()) one["reason"] = reason;
+    if (shown.insert(json::serialize(one)).second) kernels.push_back(std::move(one));
+  }
+  return kernels;
+}
+
 json::object history_json(const std::string& name, const daemon::History& history) {
   json::array versions, items;
   for (const auto& one : history.versions)
@@ -121,6 +140,7 @@ json::object details_json(const daemon::Function& function) {
   json::array drivers;
   for (const ProgramDecl& program : manifest.programs) drivers.emplace_back(program.driver);
   out["drivers"] = std::move(drivers);
+  out["kernels"] = kernels_json(function);
   out["settings"] = settings_json(function.settings());
   return out;
 }

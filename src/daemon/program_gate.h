@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "daemon/daemon.h"
+#include "ipc/frames.h"
+#include "ipc/ring.h"
+#include "ipc/shared_page.h"
+#include "os/event.h"
+
+namespace quern::daemon {
+
+/// The daemon's side of a program that launches its own kernels: its gate and its events. Belongs to the strand.
+class ProgramGate {
+ public:
+  static Result<std::unique_ptr<ProgramGate>> create();
+
+  /// Descriptors of the program's side, for its process.
+  Result<ProgramLink> link(uint64_t program) const;
+
+  int wake_fd() const { return daemon_wake_.fd(); }
+  void woken() { daemon_wake_.drain(); }
+  /// One event, if there is one; an error if it wrote nonsense.
+  Result<std::optional<ipc::LaneEvent>> take_event();
+  /// Announces that the strand will sleep; false if an event came meanwhile.
+  bool prepare_sleep() { return events_.prepare_sleep(); }
+  void woke() { events_.woke(); }
+  void grant(const ipc::Grant& grant);
+
+ private:
+  ProgramGate(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
+
+  ipc::SharedPages pages_;
+  os::Event wake_, daemon_wake_;
+  ipc::RingConsumer events_;
+  uint64_t epoch_ = 0;
+  Bytes record_;
+};
+
+}  // namespace quern::daemon

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a lane may launch, and what it learns from what ended. launcher/permit.h decides; here is what it is told, and
+// how a lane waits.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "executor/lane.h"
+#include "os/clock.h"
+
+namespace quern::executor {
+namespace {
+
+using Why = launcher::Permit::Why;
+
+// A new sample counts a quarter. One that is far off is the truth: the kernel does something else now.
+double smoothed(double known, double seen) {
+  if (known <= 0 || seen > 2 * known || seen < known / 2) return seen;
+  return known + (seen - known) / 4;
+}
+
+}  // namespace
+
+Lane::Cut Lane::cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset) {
+  Cut cut;
+  if (!launch.sliceable || !has_offset) return cut;
+  for (uint32_t axis = 0; axis < launch.dimensions; ++axis) {
+    if (launch.local[axis] == 0) return {};
+    const uint64_t groups = launch.global[axis] / launch.local[axis];
+    // Of equals the outermost: what is near in memory stays together.
+    if (groups >= cut.parts) cut = {axis, groups, launch.local[axis], 0};
+  }
+  return cut;
+}
+
+// A launch never seen is taken for half of the bound: two such are in flight at most.
+uint64_t Lane::expected_ns(const Cut& cut, uint64_t parts) const {
+  if (cut.part_ns > 0) return std::max<uint64_t>(1, static_cast<uint64_t>(cut.part_ns * static_cast<double>(parts)));
+  return std::max<uint64_t>(1, links_.daemon.gate.depth_ns.load(std::memory_order_relaxed) / 2);
+}
+
+Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts) {
+  for (;;) {
+    const uint64_t word = links_.daemon.gate.word.load(std::memory_order_acquire);
+    const ipc::Grant grant = ipc::read_grant(links_.daemon.gate);
+    // Where time is short it counts what has really not ended.
+    if (grant.until_ns != 0) QUERN_TRY(retire_ended(ready));
+    launcher::Ask ask;
+    ask.parts = parts;
+    ask.in_flight = static_cast<uint32_t>(in_flight_.size());
+    // What a launch takes depends on its scalars too, so a prediction counts only once this run has confirmed it: until
+    // its first launch ended two are in flight at most, and from then on all are scaled by how that one came out.
+    ask.in_flight_ns = static_cast<uint64_t>(static_cast<double>(in_flight_ns_) * scale_);
+    if (!is_confirmed_ && in_flight_ns_ > 0) ask.in_flight_ns = std::max(ask.in_flight_ns, grant.depth_ns);
+    if (cut) {
+      ask.part_ns = cut->part_ns * (cut->parts > 1 ? 1 : scale_);
+      ask.sliceable = cut->parts > 1;
+    }
+    const int64_t now_ns = grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0;
+    const launcher::Permit permit = launcher::permit(grant, ask, now_ns);
+    switch (permit.why) {
+      case Why::kGo:
+        return permit.parts;
+      case Why::kDepth:
+        QUERN_TRY(retire(ready, std::min(in_flight_.size() - 1, std::max<size_t>(1, in_flight_.size() / 4))));
+        break;
+      case Why::kOver:
+        // It may end sooner than was expected.
+        if (!in_flight_.empty()) {
+          QUERN_TRY(queue_->flush());
+          QUERN_TRY(retire(ready, 0));
+          break;
+        }
+        [[fallthrough]];
+      case Why::kClosed:
+      case Why::kEarly:
+        if (grant.tells) tell_next(cut, parts);
+        QUERN_TRY(const bool goes_on, wait_at_gate(run, word, grant));
+        if (!goes_on) return 0;
+        QUERN_TRY(retire_ended(ready));
+        break;
+    }
+  }
+}
+
+Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant) {
+  // What was enqueued has to go on; then sleep until a grant or a stop.
+  QUERN_TRY(queue_->flush());
+  Duration limit = Duration::forever();
+  if (grant.open && grant.from_ns != 0) {
+    const int64_t left_ns = grant.from_ns - os::now().ns;
+    if (left_ns > 0) limit = {left_ns};
+  }
+  links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
+  const bool is_same = links_.daemon.gate.word.load(std::memory_order_seq_cst) == word;
+  if (is_same && commands_.empty()) links_.wake.wait(limit);
+  links_.wake.drain();
+  links_.own.waits_at_gate.store(0, std::memory_order_relaxed);
+  return heed(run);
+}
+
+// Who chooses among those that wait wants to know what fits. Told again only when it is something else.
+void Lane::tell_next(const Cut* cut, uint64_t parts) {
+  if (!cut) return;
+  const auto next_ns = std::max<uint64_t>(1, static_cast<uint64_t>(cut->part_ns * static_cast<double>(parts)));
+  if (next_ns > told_next_ns_ / 2 && next_ns < 2 * told_next_ns_) return;
+  told_next_ns_ = next_ns;
+  report(ipc::WorkReady{.at_ns = os::now().ns, .kernel = 0, .next_ns = next_ns, .sliceable = cut->parts > 1});
+}
+
+// Waits until at most `keep` of what is in flight is left, and learns from what ended. Whoever wakes up pays some 10 us
+// of the device, so three quarters are let go at a time: what is left still keeps it busy until the next are enqueued.
+Status Lane::retire(Ready& ready, size_t keep) {
+  if (in_flight_.size() <= keep) return {};
+  const uint64_t point = in_flight_[in_flight_.size() - keep - 1].point;
+  if (Status waited = queue_->timeline().wait(point, Duration::forever()); !waited.ok()) {
+    const uint32_t launch = in_flight_.front().launch;
+    const auto& launches = ready.plan->frame.launches;
+    const std::string entry = launch < launches.size() ? launches[launch].entry : "copy";
+    return {Error{waited.error().code, fmt::format("kernel {}: {}", entry, waited.error().text)}};
+  }
+  while (in_flight_.size() > keep) {
+    const InFlight& done = in_flight_.front();
+    if (done.expected_ns > 0) learn(ready, done);
+    in_flight_ns_ -= done.expected_ns;
+    in_flight_.pop_front();
+  }
+  if (!in_flight_.empty()) links_.own.running_launch.store(in_flight_.front().launch, std::memory_order_relaxed);
+  return {};
+}
+
+// What ended while the lane slept is not in flight any more.
+Status Lane::retire_ended(Ready& ready) {
+  const auto reached = queue_->timeline().reached();
+  if (!reached.ok()) return {};  // who waits for it hears why
+  const auto left = static_cast<size_t>(
+      std::count_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& one) { return one.point > *reached; }));
+  return retire(ready, left);
+}
+
+void Lane::learn(Ready& ready, const InFlight& done) {
+  const auto time = queue_->timing(done.point);
+  if (!time) return;
+  const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
+  if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
+  last_end_ns_ = time->end_ns;
+  Cut& cut = ready.cuts[done.launch];
+  if (!profile_.empty()) {
+    const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;
+    if (kernel < profile_.size()) {
+      profile_[kernel].launches += done.is_first;
+      profile_[kernel].time_ns += took_ns;
+    }
+  }
+  // On a CPU device the time counts whoever else was on the core: once the grant changed it may be another's.
+  const bool is_disturbed = cut.part_ns > 0 && done.word != links_.daemon.gate.word.load(std::memory_order_relaxed);
+  if (is_disturbed) return;
+  scale_ = static_cast<double>(took_ns) / static_cast<double>(done.expected_ns);
+  is_confirmed_ = true;
+  cut.part_ns = smoothed(cut.part_ns, static_cast<double>(took_ns) / static_cast<double>(done.parts));
+}
+
+}  // namespace quern::executor

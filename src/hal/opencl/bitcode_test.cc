@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hal/opencl/bitcode.h"
+
+#include "hal/cts/suite.h"
+
+namespace quern::hal::opencl {
+namespace {
+
+class Bitcode : public cts::Suite {
+ protected:
+  void SetUp() override {
+    cts::Suite::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (device().caps().build_key.find("Portable Computing Language") == std::string::npos)
+      GTEST_SKIP() << "only PoCL shows its bitcode";
+  }
+
+  // Of a program with the one kernel `k`, whose body is `body`.
+  std::string reason_of(const std::string& body, const std::string& before = "") {
+    auto built = device().build({before + "kernel void k(global int* o, int n, local int* s) {" + body + "}", "", {}});
+    if (!built.ok()) return built.error().text;
+    return (*built)->entries().at(0).unsliceable;
+  }
+};
+
+TEST_F(Bitcode, ShowsWhatAKernelUses) {
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = get_local_id(0) + get_local_size(1) + get_work_dim();"), "");
+  EXPECT_EQ(reason_of("o[get_global_id(n)] = get_local_id(n) + get_local_size(n);"), "");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = get_group_id(0) + get_group_id(n);"), "");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = get_global_size(0);"), "uses get_global_size");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = get_num_groups(n);"), "uses get_num_groups");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = get_global_offset(1);"), "uses get_global_offset");
+  EXPECT_EQ(reason_of("o[0] = get_global_size(0) * 0;"), "") << "what the compiler took out is not used";
+}
+
+TEST_F(Bitcode, ShowsWhatOnlyNewerLanguagesHave) {
+  auto built =
+      device().build({"kernel void a(global int* o) { o[get_global_id(0)] = get_local_linear_id(); }\n"
+                      "kernel void b(global int* o) { o[get_global_linear_id()] = 1; }\n"
+                      "kernel void c(global int* o) { o[get_global_id(0)] = get_enqueued_local_size(0); }\n",
+                      "-cl-std=CL2.0",
+                      {}});
+  if (!built.ok()) GTEST_SKIP() << built.error().text;
+  std::map<std::string, std::string> reasons;
+  for (const auto& entry : (*built)->entries()) reasons[entry.name] = entry.unsliceable;
+  EXPECT_EQ(reasons["a"], "");
+  EXPECT_EQ(reasons["b"], "uses get_global_linear_id");
+  EXPECT_EQ(reasons["c"], "uses get_enqueued_local_size");
+}
+
+TEST_F(Bitcode, IsFollowedIntoWhatAKernelCalls) {
+  const std::string helpers =
+      "__attribute__((noinline)) int two(int n) { return get_num_groups(0) + n; }\n"
+      "__attribute__((noinline)) int one(int n) { return two(n) + n; }\n";
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = one(n);", helpers), "uses get_num_groups");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = n;", helpers), "");
+}
+
+TEST_F(Bitcode, IsNoneOfTheirBusinessWhereBuiltInsAreHarmless) {
+  EXPECT_EQ(reason_of("atomic_add(o, 1); atomic_inc(s); barrier(CLK_LOCAL_MEM_FENCE);"), "");
+  EXPECT_EQ(reason_of("float4 v = vload4(n, (global float*)o); vstore4(sin(v) + pow(v, v), n, (global float*)o);"), "");
+  EXPECT_EQ(reason_of("event_t e = async_work_group_copy(s, o, 64, 0); wait_group_events(1, &e); o[n] = s[0];"), "");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = clamp(n, 1, 7) + popcount(n) + convert_int_sat(exp((float)n));"), "");
+}
+
+TEST_F(Bitcode, ShowsWhatNobodyCanAnswerFor) {
+  EXPECT_EQ(reason_of("printf(\"%d\\n\", n);"), "prints");
+  EXPECT_EQ(reason_of("o[0] = n; __asm__ volatile(\"nop\");"), "has inline assembly");
+}
+
+TEST_F(Bitcode, IsNotDeceivedByNames) {
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = get_group_id(0);", "#undef get_group_id\n"), "uses get_group_id");
+  EXPECT_EQ(reason_of("o[get_global_id(0)] = f(0);", "ulong f(uint d) __asm__(\"_Z12get_group_idj\");\n"),
+            "uses get_group_id");
+}
+
+TEST_F(Bitcode, IsFoundAgain) {
+  // PoCL has this program already and writes nothing.
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(reason_of("o[7] = get_global_size(2);"), "uses get_global_size") << i;
+}
+
+TEST_F(Bitcode, ThatIsDamagedIsRefused) {
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, read_unsliceable({}));
+  QUERN_EXPECT_CODE(ErrorCode::kInvalid, read_unsliceable(std::as_bytes(std::span("BC\xc0\xde and no more"))));
+}
+
+TEST_F(Bitcode, LeavesLinesAlone) {
+  const auto log = reason_of("\n\n  o[0] = missing;");
+  EXPECT_NE(log.find("program.cl:3:"), std::string::npos) << log;
+  const auto named = reason_of("\n\n  o[0] = missing;", "#line 1 \"mill.cl\"\n");
+  EXPECT_NE(named.find("mill.cl:3:"), std::string::npos) << named;
+}
+
+}  // namespace
+}  // namespace quern::hal::opencl

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/program.h"
+
+#include <utility>
+
+#include "os/clock.h"
+
+namespace quern::launcher {
+namespace {
+
+constexpr int64_t kTellEvery = 1'000'000;
+constexpr size_t kMostSamples = 64;
+
+}  // namespace
+
+Result<std::unique_ptr<Program>> Program::open(os::Fd daemon_page, os::Fd own_page, os::Fd wake, os::Fd daemon_wake) {
+  QUERN_TRY(auto pages, ipc::open_shared_pages(std::move(daemon_page), std::move(own_page)));
+  return std::unique_ptr<Program>(
+      new Program(std::move(pages), os::Event::adopt(std::move(wake)), os::Event::adopt(std::move(daemon_wake))));
+}
+
+Program::Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake)
+    : pages_(std::move(pages)),
+      wake_(std::move(wake)),
+      daemon_wake_(std::move(daemon_wake)),
+      events_(pages_.executor().lanes[0].event_head, pages_.daemon().lanes[0].event_tail,
+              pages_.executor().lanes[0].events) {}
+
+template <class Event>
+void Program::tell(const Event& event) {
+  writer_.clear();
+  ipc::encode(event, writer_);
+  // Where it is full the daemon has more to read than it needs: what is not told is not missed.
+  (void)events_.push(writer_.bytes());
+  if (events_.consumer_sleeps()) daemon_wake_.signal();
+}
+
+Permit Program::ask(const Ask& ask) {
+  const ipc::Grant grant = ipc::read_grant(gate());
+  // From now on someone listens, and does not know yet that there is work.
+  if (!std::exchange(is_telling_, grant.tells) && grant.tells) {
+    const auto next_ns = static_cast<uint64_t>(ask.part_ns * static_cast<double>(ask.parts));
+    tell(ipc::WorkReady{os::now().ns, 0, next_ns, ask.sliceable});
+  }
+  const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);
+  if (answer.parts > 0) ++permits_;
+  return answer;
+}
+
+void Program::wait() {
+  auto& own = pages_.executor().lanes[0];
+  const uint64_t word = gate().word.load(std::memory_order_acquire);
+  own.waits_at_gate.store(1, std::memory_order_seq_cst);
+  Duration limit = Duration::forever();
+  const ipc::Grant grant = ipc::read_grant(gate());
+  if (grant.open && grant.from_ns != 0) {
+    const int64_t left_ns = grant.from_ns - os::now().ns;
+    if (left_ns > 0) limit = {left_ns};
+  }
+  // Whoever writes a grant after this sees that we wait.
+  if (gate().word.load(std::memory_order_seq_cst) == word) wake_.wait(limit);
+  wake_.drain();
+  own.waits_at_gate.store(0, std::memory_order_relaxed);
+}
+
+void Program::work_ready(const ipc::WorkReady& ready) {
+  is_telling_ = ipc::is_telling(gate().word.load(std::memory_order_acquire));
+  if (is_telling_) tell(ready);
+}
+
+void Program::gap_begun(const ipc::GapBegun& gap) {
+  if (ipc::is_telling(gate().word.load(std::memory_order_acquire))) tell(gap);
+}
+
+void Program::used(const ipc::DeviceUsed::Sample& sample) {
+  used_.time_ns += sample.time_ns;
+  ++used_.launches;
+  if (permits_ == 0)
+    ++used_.past_gate;
+  else
+    --permits_;
+  if (used_.samples.size() < kMostSamples) used_.samples.push_back(sample);
+  const int64_t now_ns = os::now().ns;
+  if (now_ns - told_ns_ < kTellEvery) return;
+  told_ns_ = now_ns;
+  tell(used_);
+  used_ = {};
+}
+
+}  // namespace quern::launcher

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ipc/frames.h"
+#include "ipc/ring.h"
+#include "ipc/shared_page.h"
+#include "launcher/permit.h"
+#include "os/event.h"
+#include "os/fd.h"
+
+namespace quern::launcher {
+
+/// A program's end of its gate: it launches its own kernels, in a process that is its own, and asks here before each.
+/// One thread.
+class Program {
+ public:
+  /// From the descriptors that the daemon gave it: the daemon's page, its own, the wake-up that the daemon signals for
+  /// it, and the daemon's own wake-up.
+  static Result<std::unique_ptr<Program>> open(os::Fd daemon_page, os::Fd own_page, os::Fd wake, os::Fd daemon_wake);
+
+  /// What may be launched now, in one launch; waits for nobody. The clock is read only where the grant needs it.
+  Permit ask(const Ask& ask);
+  /// Until there is another grant, or the time of this one's `from` has come.
+  void wait();
+
+  /// Before the first launch after a gap, before anything is asked for. Not told where nobody listens.
+  void work_ready(const ipc::WorkReady& ready);
+  /// All that was launched has ended, and nothing is to be launched.
+  void gap_begun(const ipc::GapBegun& gap);
+  /// A launch of it has ended. What ended is summed up and told at most every millisecond.
+  void used(const ipc::DeviceUsed::Sample& sample);
+
+ private:
+  Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
+  const ipc::Gate& gate() const { return pages_.daemon().lanes[0].gate; }
+  template <class Event>
+  void tell(const Event& event);
+
+  // Constant after construction.
+  ipc::SharedPages pages_;
+  os::Event wake_, daemon_wake_;
+  // The one thread only.
+  ipc::RingProducer events_;
+  ByteWriter writer_;
+  ipc::DeviceUsed used_;
+  int64_t told_ns_ = 0;
+  bool is_telling_ = false;
+  uint64_t permits_ = 0;  ///< given, and not yet heard of as used
+};
+
+}  // namespace quern::launcher

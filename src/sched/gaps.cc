@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/gaps.h"
+
+#include <algorithm>
+
+namespace quern::sched {
+
+void Gaps::add(FunctionId function, uint64_t after, Duration gap) {
+  auto& positions = histories_[function];
+  if (positions.size() >= kMostPositions && !positions.contains(after)) return;
+  History& history = positions[after];
+  history.ns[history.count++ % kKept] = std::max<int64_t>(0, gap.ns);
+}
+
+Gaps::Prediction Gaps::of(FunctionId function, uint64_t after) const {
+  const auto positions = histories_.find(function);
+  if (positions == histories_.end()) return {};
+  const auto found = positions->second.find(after);
+  if (found == positions->second.end() || found->second.count < kLeast) return {};
+  const History& history = found->second;
+  std::array<int64_t, kKept> sorted = history.ns;
+  const size_t count = std::min<size_t>(history.count, kKept);
+  std::sort(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(count));
+  Prediction prediction;
+  prediction.is_known = true;
+  prediction.median = {sorted[count / 2]};
+  prediction.early = {sorted[count / 10]};
+  const int64_t late = sorted[count - 1 - count / 10];
+  prediction.is_stable = late - prediction.early.ns <= prediction.median.ns * 3 / 10;
+  return prediction;
+}
+
+void Gaps::forget(FunctionId function) { histories_.erase(function); }
+
+}  // namespace quern::sched

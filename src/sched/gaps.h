@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "sched/types.h"
+
+namespace quern::sched {
+
+/// How long launchers pause: the last gaps of each function after each of its kernels, and between its runs.
+class Gaps {
+ public:
+  /// Between the end of a run and the next request.
+  static constexpr uint64_t kBetweenRuns = UINT64_MAX;
+
+  struct Prediction {
+    bool is_known = false;               ///< there were enough of them
+    bool is_stable = false;              ///< nearly all are nearly as long
+    Duration median = {0}, early = {0};  ///< half of them, and nine of ten, are at least so long
+  };
+
+  void add(FunctionId function, uint64_t after, Duration gap);
+  Prediction of(FunctionId function, uint64_t after) const;
+  void forget(FunctionId function);
+
+ private:
+  static constexpr size_t kKept = 16, kLeast = 4;
+  static constexpr size_t kMostPositions = 1024;  // of one function; the rest is unknown
+  struct History {
+    std::array<int64_t, kKept> ns{};
+    uint32_t count = 0;  // ever
+  };
+  std::map<FunctionId, std::map<uint64_t, History>> histories_;
+};
+
+}  // namespace quern::sched

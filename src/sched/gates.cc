@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "sched/core.h"
+#include "sched/mutant.h"
+
+namespace quern::sched {
+
+void Scheduler::Impl::on(const LauncherUp& event) {
+  const Device* device = devices_.find(event.device);
+  if (!device || !device->up) return;
+  dispatch_.program_up(event.launcher, event.device, event.function, std::min(event.priority, kLeastUrgent), now_);
+}
+
+// What it needs may still be on its way: until then it can put nothing on the device that anyone would wait for.
+void Scheduler::Impl::begin_launching(RunRecord& run) {
+  const LauncherId lane = lane_of(run.executor, run.lane);
+  // Its gate may be closed since the run before it.
+  run.gated = !dispatch_.is_open(lane);
+  dispatch_.run_began(lane, run.id, run.device, run.function, run.level, has_all_objects(run), now_);
+}
+
+bool Scheduler::Impl::has_all_objects(const RunRecord& run) const {
+  const Ledger& ledger = devices_.find(run.device)->ledger;
+  return std::all_of(run.objects.begin(), run.objects.end(), [&](const ObjectNeed& need) {
+    const Ledger::Item* item = ledger.find({run.executor, need.object});
+    return item && item->state == Ledger::State::kResident;
+  });
+}
+
+// Grants go first: who is closed stops sooner, and a run finds its gate as it is to be.
+void Scheduler::Impl::set_gates() {
+  const auto changes = dispatch_.decide(now_);
+  if (changes.empty()) return;
+  std::vector<Action> actions;
+  for (const Dispatch::Change& change : changes) {
+    actions.push_back(change.grant);
+    if (RunRecord* run = change.run ? find_run(*change.run) : nullptr) gate_changed(*run, change.grant.open);
+  }
+  actions_.insert(QUERN_MUTANT(45) ? actions_.end() : actions_.begin(), actions.begin(), actions.end());
+}
+
+void Scheduler::Impl::gate_changed(RunRecord& run, bool open) {
+  if (run.gated != open || QUERN_MUTANT(43)) return;
+  run.gated = !open;
+  if (!run.started || run.stop != RunRecord::Stop::kNone || run.device_time == Duration::forever()) return;
+  const Request* request = find_request(run.request);
+  const Time deadline = request ? request->submit.deadline : Time::never();
+  if (run.gated) {
+    run.time_left = std::max(Duration{0}, run.limit - now_);
+    run.limit = Time::never();
+  } else {
+    run.limit = now_ + run.time_left;
+  }
+  timers_.arm(run.id, run.timer, std::min(run.limit, deadline));
+}
+
+}  // namespace quern::sched

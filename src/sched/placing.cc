@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Devices are one pool, and requests wait for all of them: they are put on a device as late as can be. First, idle
+// devices: whoever is next by fairness gets the one placement chooses for it, unless fairness prefers someone whom that
+// device has ready. Then second runs: a device takes one more run of the executor it serves, if who is next for it is
+// of the same group; else it drains and the turn passes. All of that at each level: a busy device also takes a run of a
+// level that it does not serve, more urgent or less, and their gates decide who is on it. A request that runs again
+// does so alone, so it waits for an idle device, and those behind it wait with it, or it might wait for ever.
+#include <algorithm>
+#include <utility>
+
+#include "sched/core.h"
+#include "sched/mutant.h"
+
+namespace quern::sched {
+namespace {
+
+// How many who are next are asked for a device when placement lets the first wait.
+constexpr size_t kMostAsked = 16;
+// Devices that are looked at for room when a request came.
+constexpr int kMostBeside = 4;
+
+}  // namespace
+
+void Scheduler::Impl::place() {
+  if (!host_waiting_.empty()) serve_host();
+  const std::set<DeviceId> touched = std::exchange(touched_, {});
+  for (const DeviceId id : touched) {
+    Device& device = *devices_.find(id);
+    make_room(device);
+    advance(device);
+  }
+  if (!(QUERN_MUTANT(28) && touched.empty())) place_on_idle();
+  for (const DeviceId id : touched) place_beside(*devices_.find(id));
+  if (const auto id = std::exchange(arrived_, std::nullopt)) {
+    if (const Request* request = find_request(*id); request && request->queued)
+      place_arrived(request->group, request->level);
+    // What came to wait may be brought somewhere meanwhile: one device at a time is asked.
+    if (Device* next = devices_.next(last_ahead_)) {
+      last_ahead_ = next->id;
+      prefetch(*next);
+    }
+  }
+  for (const DeviceId id : touched) prefetch(*devices_.find(id));
+  // Room on the host may have come to runs of other devices.
+  while (!touched_.empty()) {
+    const std::set<DeviceId> others = std::exchange(touched_, {});
+    for (const DeviceId id : others) {
+      Device& device = *devices_.find(id);
+      make_room(device);
+      advance(device);
+    }
+  }
+}
+
+void Scheduler::Impl::place_on_idle() {
+  while (!devices_.idle().empty()) {
+    const uint64_t largest = devices_.idle().largest();
+    Request* first = tenants_.first(largest);
+    if (!first) return;
+    auto device = placement_->choose(devices_, *first);
+    if (!device) {
+      QUERN_CHECK(!placement_->is_work_conserving(),
+                  "placement " + config_.policy.placement + ": leaves an idle device idle");
+      for (Request* other : tenants_.first_few(largest, kMostAsked)) {
+        device = placement_->choose(devices_, *other);
+        if (!device) continue;
+        first = other;
+        break;
+      }
+      if (!device) return;
+    }
+    Device& on = *devices_.find(*device);
+    assign(*choose_for(on, *first), on, *first);
+  }
+}
+
+Request* Scheduler::Impl::choose_for(const Device& device, Request& first) {
+  Request* instead = fairness_->instead(tenants_, devices_, device, first, config_);
+  return instead ? instead : &first;
+}
+
+// A request came and no device is idle: it may go beside others of its group, or come to a device of other levels.
+void Scheduler::Impl::place_arrived(const Group& group, uint8_t level) {
+  const auto took = [&](DeviceId id) {
+    const size_t before = runs_.size();
+    place_beside(*devices_.find(id));
+    return runs_.size() > before;
+  };
+  for (int i = 0; i < kMostBeside; ++i) {
+    const auto device = devices_.with_room(group, level).first(0);
+    if (!device || !took(*device)) break;
+  }
+  const Request* first = tenants_.first(devices_.joinable().largest(), level);
+  if (!first) return;
+  const uint64_t bytes = first->bytes;
+  int looked = 0;
+  for (const DeviceId home : devices_.homes(first->submit.function))
+    if (looked++ == kMostBeside || took(home)) return;
+  for (const DeviceId device : devices_.joinable().first_few(bytes, kMostBeside))
+    if (took(device)) return;
+}
+
+// The most urgent first. One that waits for the device to have room, or to be idle, is not overtaken by less urgent
+// ones, or it might wait for ever.
+void Scheduler::Impl::place_beside(Device& device) {
+  if (device.is_idle()) return;
+  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<uint8_t>(*level + 1)))
+    if (!place_beside(device, *level)) return;
+}
+
+bool Scheduler::Impl::place_beside(Device& device, uint8_t level) {
+  for (;;) {
+    const bool is_served = device.serving.contains(level);
+    Request* first = tenants_.first(device.usable_bytes(), level);
+    if (!first) return true;
+    Request& request = *choose_for(device, *first);
+    // It waits for the device to be idle: that does not come while it serves more urgent ones.
+    if (request.attempt > 1) return device.serving.begin()->first < level;
+    if (is_served) {
+      if (!devices_.has_room(device, level) || request.group != devices_.find(device.serving.at(level))->group)
+        return true;
+    } else if (placement_->wants_device_alone() || !devices_.can_join(device, level, request.group)) {
+      return false;
+    }
+    if (!fits_beside(device, request)) return false;
+    assign(request, device, *first);
+  }
+}
+
+void Scheduler::Impl::assign(Request& request, Device& device, const Request& first) {
+  tenants_.took(request, first);
+  tenants_.remove(request);
+
+  if (placement_->wants_device_alone()) {
+    const auto others = device.executors;
+    for (const auto& [group, id] : others)
+      if (group != request.group) kill(*devices_.find(id), std::nullopt);
+  }
+  const auto existing = device.executors.find(request.group);
+  Executor* executor = existing == device.executors.end() ? nullptr : devices_.find(existing->second);
+  if (!executor) executor = &devices_.plan_executor(ExecutorId{next_executor_++}, device.id, request.group);
+
+  const RunId id{next_run_++};
+  RunRecord& run = runs_[id];
+  run.id = id;
+  run.request = request.submit.request;
+  run.function = request.submit.function;
+  run.tenant = request.submit.tenant;
+  run.executor = executor->id;
+  run.device = device.id;
+  run.device_time = request.submit.device_time;
+  run.memory_bytes = request.submit.memory_bytes;
+  run.objects = request.submit.objects;
+  run.bytes = request.bytes;
+  run.level = request.level;
+  run.alone = request.attempt > 1 || setup_->share == Setup::Share::kNobody;
+  request.ahead_on.reset();
+  blame_.hold(run.function);
+  request.holds = id;
+  timers_.arm(request.submit.request, request.timer, Time::never());
+  timers_.arm(id, run.timer, request.submit.deadline);
+  tenants_.began(run, estimates_.of(run.function));
+  devices_.add_run(*executor, run);
+  reserve(device, *executor, run);
+  advance(device, *executor, run);
+  // What follows may take a while: the shell can get the rest ready meanwhile.
+  if (!run.sent) act(Prepare{.run = id, .request = run.request, .executor = executor->id});
+}
+
+}  // namespace quern::sched

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/gate_checker.h"
+
+#include <algorithm>
+#include <set>
+
+#include "sched/policy/table.h"
+#include "sched/text.h"
+
+namespace quern::sim {
+
+namespace {
+
+// What sched/dispatch.cc goes by.
+constexpr Duration kTurn = Duration::millis(1);
+constexpr Duration kLongPause = Duration::millis(50);
+constexpr Duration kOnItsWay = Duration::millis(2);
+// Shares are counted in doubles, and an alarm is rounded up.
+constexpr Duration kSlack = Duration::micros(10);
+constexpr Time kLongAgo{INT64_MIN / 2};
+
+sched::Arbitration arbitration_of(const sched::Config& config) {
+  const auto found = sched::make_dispatch(config.policy.dispatch);
+  return found ? *found : sched::Arbitration{};
+}
+
+std::string show(sched::LauncherId id) {
+  return sched::is_program(id) ? fmt::format("program {}", id.value - sched::kFirstProgram)
+                               : fmt::format("lane {} of e{}", id.value & 255, id.value >> 8);
+}
+
+}  // namespace
+
+GateChecker::Place::Place() {
+  paused.fill(kLongAgo);
+  called.fill(kLongAgo);
+}
+
+GateChecker::GateChecker(const sched::Config& config)
+    : Checker("gates"),
+      config_(config),
+      arbitration_(arbitration_of(config)),
+      share_(config.least_share / 1000.0),
+      shadow_(config.granularity_bytes) {}
+
+void GateChecker::on_restart(Time) {
+  shadow_.restart();
+  gates_.clear();
+  places_.clear();
+  levels_.clear();
+}
+
+void GateChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
+                          const sched::Scheduler& /*core*/) {
+  shadow_.happened(now, event);
+  note(now, event);
+  std::set<sched::LauncherId> granted;
+  bool is_first = true;
+  for (const sched::Action& action : actions) {
+    const auto* grant = std::get_if<sched::Grant>(&action);
+    if (grant) {
+      expect(is_first, now, "{} is told of its gate after others were told what to do", show(grant->launcher));
+      expect(granted.insert(grant->launcher).second, now, "{} is told of its gate twice", show(grant->launcher));
+      check(now, *grant);
+    }
+    is_first &= grant != nullptr;
+    shadow_.carry_out(now, action);
+    if (const auto* run = std::get_if<sched::Run>(&action))
+      gates_[sched::lane_of(run->executor, run->lane)] = {.counted = now};
+  }
+  for (const sched::LauncherId id : granted)
+    expect(sched::is_program(id) || shadow_.run_in(id), now, "{} is told of its gate, and has no run", show(id));
+
+  std::map<sched::DeviceId, Launchers> launchers;
+  for (const auto& [id, run] : shadow_.runs()) launchers[run.device].push_back(look_at(run));
+  for (const auto& [id, program] : shadow_.programs()) launchers[program.device].push_back(look_at(id, program));
+  for (const auto& [device, those] : launchers) check(now, device, those);
+}
+
+// After the shadow took it in.
+void GateChecker::note(Time now, const sched::Event& event) {
+  for (const auto& [id, run] : shadow_.ended()) {
+    gates_.erase(sched::lane_of(run.executor, run.lane));
+    levels_[{run.device, run.submit->function}] = run.level;
+    places_[run.device].paused.at(run.level) = now;
+  }
+  if (const auto* up = std::get_if<sched::LauncherUp>(&event); up && shadow_.find(up->launcher))
+    gates_.try_emplace(up->launcher, Gate{.counted = now, .was_open = false});
+  if (const auto* gone = std::get_if<sched::LauncherGone>(&event)) gates_.erase(gone->launcher);
+  if (const auto* submit = std::get_if<sched::Submit>(&event))
+    for (auto& [device, place] : places_)
+      if (const auto level = levels_.find({device, submit->function}); level != levels_.end())
+        place.called.at(level->second) = now;
+}
+
+// Before the shadow takes it in.
+void GateChecker::check(Time now, const sched::Grant& grant) {
+  const sched::LauncherId id = grant.launcher;
+  const bool exists = sched::is_program(id)
+                          ? shadow_.find(id) != nullptr
+                          : shadow_.find(sched::ExecutorId{id.value >> 8}) && (id.value & 255) < config_.lanes;
+  expect(exists, now, "{} is told of its gate, and does not exist", show(id));
+  const sched::Grant* before = shadow_.grant_of(id);
+  expect(!before || *before != grant, now, "{} is told what it was told before: {}", show(id),
+         sched::to_text(sched::Action(grant)));
+  expect(arbitration_.closes || (grant.open && grant.until == Time::never()), now,
+         "{} is closed, and nothing ever is: {}", show(id), sched::to_text(sched::Action(grant)));
+  if (!grant.open) return;
+  expect(grant.depth.ns > 0 && grant.launches > 0, now, "{} is open, and nothing gets through", show(id));
+  expect(grant.depth <= config_.depth, now, "{} may have {}ns in flight, {}ns are allowed", show(id), grant.depth.ns,
+         config_.depth.ns);
+  expect(grant.until > now || grant.beyond.ns > 0, now, "{} is open until {}ns, which was", show(id), grant.until.ns);
+}
+
+GateChecker::Launcher GateChecker::look_at(const Shadow::Run& run) const {
+  Launcher launcher{.id = sched::lane_of(run.executor, run.lane), .level = run.level, .is_run = true, .grant = {}};
+  launcher.grant.open = true;  // as its executor starts
+  if (const sched::Grant* grant = shadow_.grant_of(launcher.id)) launcher.grant = *grant;
+  launcher.has_work = run.is_ready && !run.is_pausing;
+  launcher.may_have = shadow_.has_all(run);
+  return launcher;
+}
+
+GateChecker::Launcher GateChecker::look_at(sched::LauncherId id, const Shadow::Program& program) const {
+  Launcher launcher{.id = id, .level = program.level, .grant = {}};
+  if (const sched::Grant* grant = shadow_.grant_of(id)) launcher.grant = *grant;
+  launcher.has_work = program.has_work;
+  launcher.may_have = true;
+  return launcher;
+}
+
+void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launchers) {
+  if (!arbitration_.closes) return;
+  // Who is let through, of those that have work; and who could be more urgent.
+  uint8_t through = sched::kLeastUrgent + 1, top = sched::kLeastUrgent + 1;
+  for (const Launcher& one : launchers) {
+    if (one.may_have) top = std::min(top, one.level);
+    if (one.is_run && one.has_work && one.lets(now)) through = std::min(through, one.level);
+  }
+  for (const Launcher& one : launchers) {
+    check_turn(now, one, through < one.level);
+    check_wait(now, one);
+    if (one.is_run && one.has_work && one.level == top && !may_return(now, device, one.level))
+      expect(one.grant.open && one.grant.until == Time::never(), now,
+             "{} has work, nobody on d{} is more urgent, and it is not let through for good", show(one.id),
+             device.value);
+  }
+}
+
+// What it is owed grows while it is closed. Where nobody else is let through, nobody can tell a turn from what it gets
+// for other reasons: it may have been one, and may be still to come.
+void GateChecker::check_turn(Time now, const Launcher& launcher, bool is_conflict) {
+  Gate& gate = gates_[launcher.id];
+  if (!gate.was_open) gate.owed_ns += share_ * static_cast<double>((now - gate.counted).ns);
+  gate.counted = now;
+  const bool is_new = launcher.grant.open && !gate.was_open;
+  gate.was_open = launcher.grant.open;
+  if (is_new) {
+    const bool is_owed = gate.owed_ns + static_cast<double>(kSlack.ns) >= static_cast<double>(kTurn.ns);
+    const double most_ns = static_cast<double>(kTurn.ns) + share_ * static_cast<double>(kLongPause.ns);
+    const auto length_ns = static_cast<int64_t>(std::min(gate.owed_ns, most_ns));
+    if (is_owed) gate.turn_until = now + Duration{length_ns} + kSlack;
+    if (is_owed && is_conflict) {
+      gate.owed_ns = 0;
+      expect(launcher.grant.until == Time::never() || launcher.grant.until <= gate.turn_until, now,
+             "{} has a turn until {}ns, and was owed {}ns", show(launcher.id), launcher.grant.until.ns, length_ns);
+    }
+  }
+  expect(!is_conflict || !launcher.lets(now) || now < gate.turn_until, now,
+         "{} of level {} is let through beside a run that is more urgent", show(launcher.id), launcher.level);
+}
+
+void GateChecker::check_wait(Time now, const Launcher& launcher) {
+  Gate& gate = gates_[launcher.id];
+  if (gate.waits_since != Time::never() && share_ > 0) {
+    const Duration most{static_cast<int64_t>(static_cast<double>(kTurn.ns) / share_)};
+    expect(now - gate.waits_since <= most + kLongPause + kTurn, now, "{} has work, and was closed for {}ns",
+           show(launcher.id), (now - gate.waits_since).ns);
+  }
+  const bool waits = launcher.has_work && !launcher.grant.open;
+  if (!waits)
+    gate.waits_since = Time::never();
+  else if (gate.waits_since == Time::never())
+    gate.waits_since = now;
+}
+
+bool GateChecker::may_return(Time now, sched::DeviceId device, uint8_t level) const {
+  const auto place = places_.find(device);
+  if (place == places_.end() || !arbitration_.fills) return false;
+  for (uint8_t other = 0; other < level; ++other)
+    if (now - place->second.paused.at(other) <= kLongPause || now - place->second.called.at(other) <= kOnItsWay)
+      return true;
+  return false;
+}
+
+}  // namespace quern::sim

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What goes wrong with host, devices, executors and runs, and how it is mended.
+#include <algorithm>
+
+#include "sim/virtual_pool.h"
+
+namespace quern::sim {
+namespace {
+
+/// For a while: 30 to 90 % of it.
+uint64_t draw_less(uint64_t bytes, Faults& faults) { return bytes / 100 * (30 + faults.draw_below(61)); }
+
+}  // namespace
+
+bool VirtualPool::lose_some_executor(Time now, std::vector<sched::Event>& heard) {
+  if (live_.empty()) return false;
+  lose(now, live_[faults_.draw_below(live_.size())], std::nullopt, heard);
+  return true;
+}
+
+std::optional<uint64_t> VirtualPool::some_running(bool to_hang) {
+  const size_t first = faults_.draw_below(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Device& device = devices_[(first + i) % devices_.size()];
+    const Run* run = device.running ? runs_.find(*device.running) : nullptr;
+    if (!run || run->is_hung || (to_hang && (!run->can_hang || run->is_stopped))) continue;
+    return device.running;
+  }
+  return std::nullopt;
+}
+
+bool VirtualPool::fault_some_kernel(Time now, std::vector<sched::Event>& heard) {
+  const auto run = some_running(false);
+  if (run) lose(now, runs_.find(*run)->executor, sched::RunId{*run}, heard);
+  return run.has_value();
+}
+
+bool VirtualPool::hang_some_run() {
+  const auto run = some_running(true);
+  if (run) runs_.find(*run)->is_hung = true;
+  return run.has_value();
+}
+
+bool VirtualPool::fail_some_run() {
+  const auto run = some_running(false);
+  if (run) runs_.find(*run)->is_failed = true;
+  return run.has_value();
+}
+
+bool VirtualPool::lose_some_device(Time now, std::vector<sched::Event>& heard) {
+  const size_t first = faults_.draw_below(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const size_t index = (first + i) % devices_.size();
+    Device& device = devices_[index];
+    if (!device.is_up) continue;
+    device.is_up = false;
+    const std::vector<uint64_t> runs = device.runs;
+    for (const uint64_t run : runs) remove_run(device, run);
+    for (const uint64_t id : device.executors) {
+      remove_from_live(*executors_.find(id));
+      executors_.erase(id);
+    }
+    device.executors.clear();
+    device.copies_until = now;
+    device.blanks = 0;
+    ++device.generation;
+    agenda_.put(now + faults_.draw_between(Duration::millis(10), Duration::millis(200)), Agenda::Kind::kDeviceUp,
+                index);
+    heard.push_back(sched::DeviceDown{sched::DeviceId{index + 1}});
+    return true;
+  }
+  return false;
+}
+
+bool VirtualPool::take_some_memory(Time now, std::vector<sched::Event>& heard) {
+  const size_t first = faults_.draw_below(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const size_t index = (first + i) % devices_.size();
+    Device& device = devices_[index];
+    if (!device.is_up || device.memory_bytes != device.whole_bytes) continue;
+    device.memory_bytes = draw_less(device.whole_bytes, faults_);
+    agenda_.put(now + faults_.draw_between(Duration::millis(20), Duration::millis(300)), Agenda::Kind::kMemoryBack,
+                index);
+    heard.push_back(sched::DeviceMemory{sched::DeviceId{index + 1}, device.memory_bytes});
+    return true;
+  }
+  return false;
+}
+
+bool VirtualPool::take_host_memory(Time now, std::vector<sched::Event>& heard) {
+  if (host_.memory_bytes == 0 || host_bytes_ != host_.memory_bytes) return false;
+  host_bytes_ = std::max<uint64_t>(draw_less(host_.memory_bytes, faults_), 1);
+  agenda_.put(now + faults_.draw_between(Duration::millis(20), Duration::millis(300)), Agenda::Kind::kHostBack);
+  heard.push_back(sched::HostUp{host_bytes_});
+  return true;
+}
+
+void VirtualPool::host_back(std::vector<sched::Event>& heard) {
+  if (host_bytes_ == host_.memory_bytes) return;
+  host_bytes_ = host_.memory_bytes;
+  heard.push_back(sched::HostUp{host_bytes_});
+}
+
+void VirtualPool::device_back(Time now, uint64_t index, std::vector<sched::Event>& heard) {
+  if (devices_[index].is_up) return;
+  devices_[index].is_up = true;
+  make_blanks(now, devices_[index]);
+  heard.push_back(up_event(index));
+}
+
+void VirtualPool::memory_back(uint64_t index, std::vector<sched::Event>& heard) {
+  Device& device = devices_[index];
+  if (device.memory_bytes == device.whole_bytes) return;
+  device.memory_bytes = device.whole_bytes;
+  if (device.is_up) heard.push_back(sched::DeviceMemory{sched::DeviceId{index + 1}, device.memory_bytes});
+}
+
+void VirtualPool::mend(Time now, std::vector<sched::Event>& heard) {
+  host_back(heard);
+  for (size_t index = 0; index < devices_.size(); ++index) {
+    memory_back(index, heard);
+    device_back(now, index, heard);
+  }
+}
+
+}  // namespace quern::sim
