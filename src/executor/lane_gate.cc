@@ -52,7 +52,9 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uin
     // What a launch takes depends on its scalars too, so a prediction counts only once this run has confirmed it: until
     // its first launch ended two are in flight at most, and from then on all are scaled by how that one came out.
     ask.in_flight_ns = static_cast<uint64_t>(static_cast<double>(in_flight_ns_) * scale_);
-    if (!is_confirmed_ && in_flight_ns_ > 0) ask.in_flight_ns = std::max(ask.in_flight_ns, grant.depth_ns);
+    // Slices of a kernel that was seen before are known well enough, whatever it is called with.
+    const bool is_known = is_confirmed_ || (cut && cut->parts > 1 && cut->part_ns > 0);
+    if (!is_known && in_flight_ns_ > 0) ask.in_flight_ns = std::max(ask.in_flight_ns, grant.depth_ns);
     if (cut) {
       ask.part_ns = cut->part_ns * (cut->parts > 1 ? 1 : scale_);
       ask.sliceable = cut->parts > 1;

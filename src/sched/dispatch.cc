@@ -22,8 +22,8 @@ constexpr size_t kMostAbsent = 64;
 constexpr Duration kSeenLately = Duration::millis(5);
 // What is owed is given when it is worth it.
 constexpr Duration kTurn = Duration::millis(1);
-// From here on larger slices cost nobody anything: who fills stops by itself.
-constexpr Duration kLongGap = Duration::micros(500);
+// The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
+constexpr Duration kLargestSlice = Duration::micros(500);
 
 constexpr uint8_t kNobody = kLeastUrgent + 1;
 // After which a gap began that nobody told of.
@@ -388,7 +388,7 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
   if (!pause.gap.is_known) return probing();
   if (now > pause.late()) return probing();
   grant.until = pause.back() + config_.launch_latency;
-  if (pause.gap.median >= kLongGap) grant.slice = {2 * grant.slice.ns};
+  grant.slice = std::max(config_.slice, std::min(Duration{pause.gap.median.ns / 2}, kLargestSlice));
   if (!pause.gap.is_stable) {
     grant.beyond = config_.soft_slice;
     return grant;

@@ -1,0 +1,121 @@
+"""Priorities, gates and slices on the real device: who is urgent does not wait for a long kernel of someone else."""
+import json
+import threading
+
+import numpy as np
+import pytest
+from conftest import PRESET, ROOT, folder_files
+
+pytestmark = pytest.mark.skipif(PRESET != "dev", reason="kernels need a device that compiles them")
+GRIND = ROOT / "bench" / "functions" / "grind"
+LONG = {"groups": 16384, "iterations": 40000}  # about a second in one kernel
+SHORT = {"groups": 4, "iterations": 1000}
+
+
+def config(policy="quern", classes="false"):
+    # One core for all kernels; classes are a trick of this kind of device, and gates must do without.
+    return f"""\
+devices: [{{name: cpu0, cores: [0], memory: 1GiB}}]
+policy: {policy}
+classes: {classes}
+"""
+
+
+def deploy(server, name, priority, local=1):
+    files = {path: data for path, data in folder_files(GRIND).items() if path != "until.yaml"}
+    manifest = files["function.yaml"].decode() if isinstance(files["function.yaml"], bytes) else files["function.yaml"]
+    manifest = manifest.replace("name: grind", f"name: {name}").replace("priority: 5", f"priority: {priority}")
+    files["function.yaml"] = manifest.encode()
+    answer = server.deploy(name, files)
+    assert answer.status == 201, answer.body
+
+
+class Call(threading.Thread):
+    """A call that goes on while the test does something else."""
+
+    def __init__(self, server, name, parameters):
+        super().__init__()
+        self.server, self.name_of, self.parameters, self.answer = server, name, parameters, None
+        self.start()
+
+    def run(self):
+        self.answer = self.server.infer(self.name_of, {}, self.parameters)
+
+    def end(self):
+        self.join(60)
+        assert self.answer is not None, "it has not ended"
+        return self.answer
+
+
+def is_running(server, name):
+    listed = server.request("GET", "/v1/requests").json["requests"]
+    return [one["id"] for one in listed if one["function"] == name and one["state"] == "running"]
+
+
+def wait_running(server, name):
+    while not is_running(server, name):
+        pass
+    return is_running(server, name)[0]
+
+
+@pytest.fixture
+def gated(make_server):
+    server = make_server(config=config())
+    deploy(server, "slow", 9)
+    deploy(server, "quick", 0)
+    for name in ("slow", "quick"):  # warm, and their kernels known
+        assert server.infer(name, {}, SHORT).status == 200
+    return server
+
+
+def test_an_urgent_call_does_not_wait_for_a_long_kernel(gated):
+    slow = Call(gated, "slow", LONG)
+    wait_running(gated, "slow")
+    for _ in range(5):
+        answer = gated.infer("quick", {}, SHORT)
+        assert answer.status == 200, answer.body
+    assert slow.is_alive() and is_running(gated, "slow"), "the long kernel ended first"
+    ended = slow.end()
+    assert ended.status == 200, ended.body
+    np.testing.assert_array_equal(ended.outputs["marks"], np.ones(LONG["groups"], np.uint32))
+
+
+def test_without_gates_it_does(make_server):
+    server = make_server(config=config(policy="{dispatch: none}"))
+    deploy(server, "slow", 9)
+    deploy(server, "quick", 0)
+    assert server.infer("slow", {}, SHORT).status == server.infer("quick", {}, SHORT).status == 200
+    slow = Call(server, "slow", LONG)
+    wait_running(server, "slow")
+    # Of one tenant, so in one executor: its device takes one kernel after the other.
+    assert server.infer("quick", {}, SHORT).status == 200
+    assert not is_running(server, "slow"), "a kernel that is not cut cannot be passed"
+    assert slow.end().status == 200
+
+
+def test_a_run_can_be_cancelled_within_a_kernel(gated):
+    before = sorted(gated.executors())
+    slow = Call(gated, "slow", LONG)
+    request = wait_running(gated, "slow")
+    assert gated.cli("cancel", request).returncode == 0
+    assert slow.end().status == 499
+    assert gated.infer("slow", {}, SHORT).status == 200
+    assert sorted(gated.executors()) == before, "its executor lived on"
+
+
+def test_classes_change_nothing_but_the_time(make_server):
+    server = make_server(config=config(classes="true"))
+    deploy(server, "slow", 9)
+    deploy(server, "quick", 0)
+    assert server.infer("quick", {}, SHORT).status == 200
+    slow = Call(server, "slow", LONG)
+    wait_running(server, "slow")
+    assert server.infer("quick", {}, SHORT).status == 200
+    assert slow.is_alive() and is_running(server, "slow")
+    np.testing.assert_array_equal(slow.end().outputs["marks"], np.ones(LONG["groups"], np.uint32))
+
+
+def test_functions_tell_which_kernels_can_be_cut(gated):
+    ran = gated.cli("functions", "--kernels", "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert "grind" in json.dumps(json.loads(ran.stdout))
