@@ -80,6 +80,18 @@ def test_an_urgent_call_does_not_wait_for_a_long_kernel(gated):
     np.testing.assert_array_equal(ended.outputs["marks"], np.ones(LONG["groups"], np.uint32))
 
 
+def test_why_tells_who_was_more_urgent(gated):
+    slow = Call(gated, "slow", LONG)
+    request = wait_running(gated, "slow")
+    assert gated.infer("quick", {}, {"groups": 64, "iterations": 40000}).status == 200
+    assert slow.end().status == 200
+    ran = gated.cli("why", request)
+    assert ran.returncode == 0, ran.stderr
+    assert "Its gate was closed for " in ran.stdout and "function quick was more urgent." in ran.stdout, ran.stdout
+    story = gated.request("GET", f"/v1/requests/{request}").json
+    assert story["gated_ns"] > 0
+
+
 def test_without_gates_it_does(make_server):
     server = make_server(config=config(policy="{dispatch: none}"))
     deploy(server, "slow", 9)

@@ -138,6 +138,8 @@ struct CallTimes {
   Time read, started, finished, reported;  ///< by the lane; on the device; by the lane: as the executor tells
   Time answered;
   uint64_t device_time_ns = 0;
+  Duration gated{0};      ///< at a closed gate: someone more urgent was on the device
+  std::string gated_for;  ///< who, the last time; empty: another tenant's, or it was not
 };
 
 /// One call on its way. Made by `Daemon::prepare`, which gives it room for its tensors; the caller fills `inputs`,

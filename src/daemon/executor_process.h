@@ -111,6 +111,7 @@ class ExecutorProcess {
   /// The run that was told to end has: the gate is again as it was granted.
   void stopped(uint32_t lane);
   void grant(uint32_t lane, const ipc::Grant& grant);
+  bool is_open(uint32_t lane) const { return lanes_[lane].grant.open; }
   void allow_spin(uint64_t spin_ns);
   /// Without taking anything: for who spins.
   bool has_events() const;

@@ -185,7 +185,10 @@ class Runner {
     std::vector<uint64_t> rounds;
     std::vector<ipc::RunEnded::Kernel> kernels;
     Time pushed_at, read, started, finished, reported;
-    Duration waited;  ///< for constants, on the device
+    Duration waited;    ///< for constants, on the device
+    Time closed_at{0};  ///< its gate was closed; 0: it is open
+    Duration gated{0};  ///< until then
+    std::string gated_for;
     bool no_room = false;
     uint64_t device_time_ns = 0;
   };
@@ -240,6 +243,7 @@ class Runner {
   void leave(uint64_t program);
   void drain_program(uint64_t program);
   void set_class(Executor& executor);
+  void note_gate(Executor& executor, uint32_t lane, bool open);
 
   // runner_actions.cc: the core's events and actions.
   void feed(sched::Event event);

@@ -187,6 +187,7 @@ void Runner::carry_out(const sched::Run& action) {
   }
   run.binary = &binary->second;
   runs_.emplace(action.run.value, std::move(run));
+  if (!executor.process->is_open(action.lane)) note_gate(executor, action.lane, false);
   set_class(executor);
   try_push(action.run.value);
 }
@@ -288,6 +289,9 @@ void Runner::carry_out(const sched::Answer& action) {
       call->times.finished = run->second.finished;
       call->times.reported = run->second.reported;
       call->times.device_time_ns = run->second.device_time_ns;
+      const LiveRun& ran = run->second;
+      call->times.gated = ran.closed_at.ns == 0 ? ran.gated : ran.gated + (os::now() - ran.closed_at);
+      call->times.gated_for = ran.gated_for;
       if (call->times.placed.ns != 0) call->setup = setup_of(*call, run->second);
       tell_rounds(run->second.rounds, *call);
       for (const auto& kernel : run->second.kernels) call->kernels.push_back({kernel.launches, kernel.time_ns});

@@ -41,7 +41,30 @@ void Runner::carry_out(const sched::Grant& action) {
   }
   const auto key = executor_keys_.find(action.launcher.value >> 8);
   if (key == executor_keys_.end()) return;
-  executors_.at(key->second).process->grant(static_cast<uint32_t>(action.launcher.value & 255), grant_of(action));
+  Executor& executor = executors_.at(key->second);
+  const auto lane = static_cast<uint32_t>(action.launcher.value & 255);
+  executor.process->grant(lane, grant_of(action));
+  note_gate(executor, lane, action.open);
+}
+
+// Why a run took so long: who was more urgent, where that is its own tenant's business.
+void Runner::note_gate(Executor& executor, uint32_t lane, bool open) {
+  const auto it = std::find_if(executor.runs.begin(), executor.runs.end(),
+                               [&](uint64_t run) { return runs_.at(run).lane == lane; });
+  if (it == executor.runs.end()) return;
+  LiveRun& run = runs_.at(*it);
+  const Time now = os::now();
+  if (run.closed_at.ns != 0) run.gated = run.gated + (now - run.closed_at);
+  run.closed_at = open ? Time{0} : now;
+  if (open) return;
+  const LiveRun* most_urgent = nullptr;
+  for (const auto& [id, other] : runs_) {
+    const auto on = executors_.find(other.executor);
+    if (on == executors_.end() || on->second.device != executor.device || other.level >= run.level) continue;
+    if (!most_urgent || other.level < most_urgent->level) most_urgent = &other;
+  }
+  const bool is_theirs = most_urgent && most_urgent->function->tenant == run.function->tenant;
+  run.gated_for = is_theirs ? most_urgent->function->name : "";
 }
 
 // What a launcher says of itself; times that have not come are of no use to anyone.

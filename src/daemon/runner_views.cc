@@ -117,6 +117,8 @@ Result<Story> Runner::story(const Tenant& tenant, const std::string& request) {
       for (const auto& [run_id, run] : runs_)
         if (run.request == id) {
           story.times.pushed = run.pushed_at;
+          story.times.gated = run.closed_at.ns == 0 ? run.gated : run.gated + (os::now() - run.closed_at);
+          story.times.gated_for = run.gated_for;
           if (call->times.placed.ns != 0) story.setup = setup_of(*call, run);
         }
     }

@@ -51,6 +51,10 @@ std::vector<std::string> tell(const Story& story, Time now) {
                     "{}.",
                     since(placed, ready), show(sum), longest->name));
   }
+  if (times.gated.ns > 0)
+    lines.push_back(fmt::format("Its gate was closed for {} in all: {} was more urgent.", show(times.gated),
+                                times.gated_for.empty() ? "another run or program on the device"
+                                                        : fmt::format("function {}", times.gated_for)));
   if (times.finished.ns != 0 && times.started.ns != 0) {
     lines.push_back(fmt::format("It was on the device from {} to {} after it came, and used {} of device time.",
                                 since(times.submitted, times.started), since(times.submitted, times.finished),

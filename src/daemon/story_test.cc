@@ -49,6 +49,17 @@ TEST(Story, OfAColdOneTellsThePartsTheirSumAndTheLongest) {
       "It was on the device from 51.0ms to 61.0ms after it came, and used 10.0ms of device time.");
 }
 
+TEST(Story, OfOneWhoseGateWasClosedSaysForWhom) {
+  Story story = ended();
+  story.times.gated = Duration::millis(4);
+  EXPECT_NE(text(story).find("Its gate was closed for 4.00ms in all: another run or program on the device was more "
+                             "urgent."),
+            std::string::npos)
+      << text(story);
+  story.times.gated_for = "quick";
+  EXPECT_NE(text(story).find(": function quick was more urgent."), std::string::npos) << text(story);
+}
+
 TEST(Story, OfOneThatWaitsSaysForWhat) {
   Story story;
   story.status.id = "r1";

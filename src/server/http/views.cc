@@ -35,6 +35,7 @@ json::object story_json(const daemon::Story& story) {
   if (times.answered.ns != 0) moments["answered_ns"] = after(times.answered);
   out["times"] = std::move(moments);
   out["device_time_ns"] = times.device_time_ns;
+  out["gated_ns"] = times.gated.ns;
   out["setup"] = setup_json(story.setup, times.submitted);
   out["sentences"] = json::array(story.sentences.begin(), story.sentences.end());
   return out;
