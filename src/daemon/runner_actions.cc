@@ -188,6 +188,11 @@ void Runner::carry_out(const sched::Run& action) {
   run.binary = &binary->second;
   runs_.emplace(action.run.value, std::move(run));
   if (!executor.process->is_open(action.lane)) note_gate(executor, action.lane, false);
+  // Gates were closed for it before it came.
+  for (auto& [id, other] : runs_)
+    if (other.closed_at.ns != 0 && other.level > action.level &&
+        executors_.at(other.executor).device == executor.device)
+      other.gated_for = other.function->tenant == call.function->tenant ? call.function->name : "";
   set_class(executor);
   try_push(action.run.value);
 }

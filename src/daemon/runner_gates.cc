@@ -63,8 +63,8 @@ void Runner::note_gate(Executor& executor, uint32_t lane, bool open) {
     if (on == executors_.end() || on->second.device != executor.device || other.level >= run.level) continue;
     if (!most_urgent || other.level < most_urgent->level) most_urgent = &other;
   }
-  const bool is_theirs = most_urgent && most_urgent->function->tenant == run.function->tenant;
-  run.gated_for = is_theirs ? most_urgent->function->name : "";
+  if (!most_urgent) return;  // it is about to come: `Run` follows
+  run.gated_for = most_urgent->function->tenant == run.function->tenant ? most_urgent->function->name : "";
 }
 
 // What a launcher says of itself; times that have not come are of no use to anyone.
