@@ -40,6 +40,7 @@ void Blame::killed(FunctionId function, Time now) {
 void Blame::ended_well(FunctionId function) {
   Record& record = records_.at(function);
   record.kills_in_a_row = 0;
+  record.quarantined_until = {0};
   if (record.good_runs_owed > 0) --record.good_runs_owed;
 }
 

@@ -11,7 +11,8 @@ namespace quern::sched {
 /// What is known about functions: who killed executors, what follows from it, and who is gone.
 ///
 /// A function that killed gets an executor of its own until enough of its runs ended well; one that kills again and
-/// again, with no good run between, is quarantined. After the quarantine a single further kill brings it back there.
+/// again, with no good run between, is quarantined: until the time is over, after which a single further kill brings it
+/// back there, or until a run that was under way meanwhile ends well.
 ///
 /// A record exists while a request or run holds it, and of those that killed until the function is gone: no longer.
 class Blame {

@@ -72,6 +72,7 @@ void EndsChecker::note(Time now, const sched::Event& event) {
     if (run && !finished->failed) {
       Record& record = records_[run->submit->function];
       record.kills = 0;
+      record.quarantined_until = {0};
       if (record.good_runs_owed > 0 && --record.good_runs_owed == 0)
         std::erase_if(set_apart_, [&](sched::RequestId id) {
           const Shadow::Request* request = shadow_.find(id);
