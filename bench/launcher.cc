@@ -332,7 +332,7 @@ class LauncherProcess {
 
   Status set_idle(bool is_idle) {
     for (const int worker : device_->worker_threads())
-      if (!os::set_idle_class(worker, is_idle))
+      if (!os::set_worker_class(worker, is_idle ? os::WorkerClass::kBestEffort : os::WorkerClass::kUrgent))
         return unavailable(fmt::format("worker {}: its class cannot be changed; run as root", worker));
     return {};
   }

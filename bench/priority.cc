@@ -134,8 +134,8 @@ class Priorities {
     QUERN_TRY(urgent_, Launcher::start(layout_, folder_ + "/launchers"));
     QUERN_TRY(pace_, urgent_->calibrate(0));
     for (const Contest& contest : contests) {
-      for (const Mode& mode : contest.modes) QUERN_TRY(open(mode));
-      if (contest.source != GapSource::kProgram) QUERN_TRY(open(kNone));
+      for (const Mode& mode : contest.modes) QUERN_TRY(open(contest, mode));
+      if (contest.source != GapSource::kProgram) QUERN_TRY(open(contest, kNone));
       if (contest.filler != FillerKind::kProgram) continue;
       while (program_fillers_.size() < contest.fillers) {
         options_.progress(fmt::format("priority: start launcher {}", program_fillers_.size() + 2));
@@ -152,10 +152,16 @@ class Priorities {
     return {};
   }
 
-  Status open(const Mode& mode) {
-    if (sites_.contains(mode.name)) return {};
+  static std::pair<std::string_view, bool> key_of(const Contest& contest, const Mode& mode) {
+    return {mode.name, contest.source == GapSource::kTogether};
+  }
+  PrioritySite& site_of(const Contest& contest, const Mode& mode) const { return *sites_.at(key_of(contest, mode)); }
+
+  Status open(const Contest& contest, const Mode& mode) {
+    auto& site = sites_[key_of(contest, mode)];
+    if (site) return {};
     options_.progress(fmt::format("priority: daemon of {}: start, deploy", mode.name));
-    QUERN_TRY(sites_[mode.name], PrioritySite::create(layout_, folder_, mode));
+    QUERN_TRY(site, PrioritySite::create(layout_, folder_, mode, contest.source == GapSource::kTogether));
     return {};
   }
 
@@ -187,7 +193,7 @@ class Priorities {
   // Gates and what is known of gaps are a contest's own: a name that no other has.
   Status enter(const Contest& contest) {
     for (uint32_t gate = 0; gate < contest.modes.size(); ++gate) {
-      PrioritySite& site = *sites_.at(contest.modes[gate].name);
+      PrioritySite& site = site_of(contest, contest.modes[gate]);
       const auto join = [&](Launcher& launcher, size_t tenant, const std::string& name) -> Status {
         QUERN_TRY(auto link, site.join(tenant, name));
         joined_.emplace_back(&site, link.program);
@@ -222,7 +228,7 @@ class Priorities {
         QUERN_TRY(auto filler, ProgramFiller::begin(*program_fillers_[i], gate, groups));
         fillers.push_back(std::move(filler));
       } else {
-        PrioritySite& site = *sites_.at(mode.name);
+        PrioritySite& site = site_of(contest, mode);
         QUERN_TRY(auto work, site.work(1 + i, groups, pace_.iterations));
         fillers.push_back(std::make_unique<FunctionFiller>(site, std::move(work), groups, contest.filler_ms));
       }
@@ -246,7 +252,7 @@ class Priorities {
       return urgent_->run(
           gate.value_or(Launcher::kNoGate),
           {.kernels = kTaskKernels, .groups = groups, .gap = gap, .jitter = contest.jitter, .seed = seed});
-    PrioritySite& site = *sites_.at(gate ? contest.modes[*gate].name : kNone.name);
+    PrioritySite& site = site_of(contest, gate ? contest.modes[*gate] : kNone);
     const bool is_one_run = contest.source == GapSource::kUntil;
     QUERN_TRY(const auto work,
               site.work(PrioritySite::kUrgent, groups, pace_.iterations, is_one_run ? kTaskKernels : 0));
@@ -426,7 +432,8 @@ class Priorities {
   // Constant once it is prepared.
   Launcher::Pace pace_;
   double executor_pace_ = 1;  ///< what a group takes in an executor against one in a launcher
-  std::map<std::string_view, std::unique_ptr<PrioritySite>> sites_;  ///< by mode
+  /// By mode, and whether all are in one executor.
+  std::map<std::pair<std::string_view, bool>, std::unique_ptr<PrioritySite>> sites_;
   std::unique_ptr<Launcher> urgent_;
   std::vector<std::unique_ptr<Launcher>> program_fillers_;
   // Of the contest.

@@ -31,9 +31,10 @@ size_t places_for(double filler_ms) {
 
 }  // namespace
 
-FunctionFiller::FunctionFiller(PrioritySite& site, PrioritySite::Work work, uint32_t groups, double filler_ms)
+FunctionFiller::FunctionFiller(PrioritySite& site, PrioritySite::Work work, uint32_t groups, double filler_ms,
+                               size_t most)
     : site_(site), work_(std::move(work)), groups_(groups) {
-  state_.with([&](State& state) { state.marks.resize(places_for(filler_ms)); });
+  state_.with([&](State& state) { state.marks.resize(std::min(places_for(filler_ms), most)); });
   thread_ = os::Thread("bench-filler", [this] { call_again_and_again(); });
 }
 

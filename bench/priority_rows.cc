@@ -49,7 +49,7 @@ std::vector<Contest> stated() {
       contest(kProgram, 0.5, 1, 5, 1, {kFill}),
       // Gaps between runs, and inside one.
       contest(kClient, 2.5, 1, 5, 1, {kNone, kFill}),
-      contest(kClient, 2.5, 0.2, 5, 1, {kFill}),
+      contest(kTogether, 2.5, 1, 5, 1, {kFill}),
       contest(kUntil, 2.5, 0, 5, 1, {kFill}),
   };
 }
@@ -66,7 +66,7 @@ std::vector<Contest> matrix() {
         contests.push_back(std::move(one));
       }
   };
-  for (const GapSource source : {GapSource::kProgram, GapSource::kClient})
+  for (const GapSource source : {GapSource::kProgram, GapSource::kClient, GapSource::kTogether})
     for (const double kernel_ms : {2.5, 0.5})
       for (const double gap_ms : {0.2, 0.5, 1.0, 2.0, 5.0}) add(source, kernel_ms, gap_ms, 0, FillerKind::kFunction);
   for (const double jitter : {0.3, 0.8})
@@ -98,7 +98,8 @@ std::string Contest::name() const {
   const std::string beside =
       fmt::format("{}{:g}x{}", filler == FillerKind::kFunction ? "filler" : "program", filler_ms, fillers);
   if (source == GapSource::kUntil) return fmt::format("until_{:g}ms_{}", kernel_ms, beside);
-  return fmt::format("{}_{:g}ms_gap{:g}{}_{}", source == GapSource::kProgram ? "a" : "b", kernel_ms, gap_ms,
+  const char* letter = source == GapSource::kProgram ? "a" : source == GapSource::kClient ? "b" : "c";
+  return fmt::format("{}_{:g}ms_gap{:g}{}_{}", letter, kernel_ms, gap_ms,
                      jitter > 0 ? fmt::format("j{:g}", 100 * jitter) : "", beside);
 }
 

@@ -25,9 +25,10 @@ constexpr Mode kNone{"none", "none", false}, kIdle{"idle", "none", true}, kFikit
 
 /// Where the gaps of the urgent one come from.
 enum class GapSource : uint8_t {
-  kProgram,  ///< (a) a bench/launcher pauses between its kernels
-  kClient,   ///< (b) a client pauses between calls of one kernel each
-  kUntil,    ///< one run looks at a number between its kernels; a gap is as long as that takes
+  kProgram,   ///< (a) a bench/launcher pauses between its kernels
+  kClient,    ///< (b) a client pauses between calls of one kernel each
+  kTogether,  ///< (c) the same, and those beside it are in its own executor
+  kUntil,     ///< one run looks at a number between its kernels; a gap is as long as that takes
 };
 
 /// What the less urgent ones are, each a tenant of its own.

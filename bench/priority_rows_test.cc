@@ -34,7 +34,7 @@ TEST(PriorityRows, StatesTwentyFourEachOnce) {
   EXPECT_THAT(std::set(rows.begin(), rows.end()), SizeIs(24));
   EXPECT_THAT(rows, Contains("a_2.5ms_gap1_filler5x1_fill"));
   EXPECT_THAT(rows, Contains("a_2.5ms_gap1j30_filler5x1_fill"));
-  EXPECT_THAT(rows, Contains("b_2.5ms_gap0.2_filler5x1_fill"));
+  EXPECT_THAT(rows, Contains("c_2.5ms_gap1_filler5x1_fill"));
   EXPECT_THAT(rows, Contains("until_2.5ms_filler5x1_fill"));
 }
 

@@ -45,11 +45,11 @@ Result<Bytes> tar_of(const std::string& manifest, const std::string& name, uint8
 }  // namespace
 
 Result<std::unique_ptr<PrioritySite>> PrioritySite::create(const Layout& layout, const std::string& folder,
-                                                           const Mode& mode) {
+                                                           const Mode& mode, bool one_domain) {
   daemon::Config config;
   config.devices = {layout.device_config()};
-  config.tenants = tenants_of(1 + kMostFillers, false);
-  config.state_folder = fmt::format("{}/state-{}", folder, mode.name);
+  config.tenants = tenants_of(1 + kMostFillers, one_domain);
+  config.state_folder = fmt::format("{}/state-{}{}", folder, mode.name, one_domain ? "-together" : "");
   config.binary_cache = folder + "/binaries";
   config.host_cores = {layout.host};
   config.pool = 0;  // what nobody called for would only be in the way

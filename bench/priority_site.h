@@ -20,9 +20,9 @@ class PrioritySite {
   static constexpr size_t kUrgent = 0;  ///< a tenant; those of fillers are 1 … kMostFillers
 
   /// Everything is built, and all executors are up, when it returns. `folder` is shared by the sites of all modes, so
-  /// that it is built once.
-  static Result<std::unique_ptr<PrioritySite>> create(const Layout& layout, const std::string& folder,
-                                                      const Mode& mode);
+  /// that it is built once. `one_domain`: they trust each other after all, and are in one executor.
+  static Result<std::unique_ptr<PrioritySite>> create(const Layout& layout, const std::string& folder, const Mode& mode,
+                                                      bool one_domain = false);
   ~PrioritySite();
 
   /// A program of a tenant comes to the device, as urgent as the tenant is. Gaps of programs of one name are alike.

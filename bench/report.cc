@@ -133,4 +133,13 @@ Middle middle_of(std::span<const double> samples) {
   return {median, median == 0 ? 0 : half / std::abs(median)};
 }
 
+double percentile_of(std::span<const double> samples, double part) {
+  if (samples.empty()) return std::nan("");
+  std::vector<double> sorted(samples.begin(), samples.end());
+  const double count = static_cast<double>(sorted.size());
+  const auto at = static_cast<size_t>(std::clamp(std::ceil(part * count), 1.0, count)) - 1;
+  std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(at), sorted.end());
+  return sorted[at];
+}
+
 }  // namespace quern::bench

@@ -52,4 +52,7 @@ struct Middle {
 };
 Middle middle_of(std::span<const double> samples);
 
+/// The smallest sample that at least this part of them are not above: 0.95 of 20 is the 19th. NaN of none.
+double percentile_of(std::span<const double> samples, double part);
+
 }  // namespace quern::bench

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <boost/json.hpp>
+#include <cmath>
 #include <limits>
 
 namespace quern::bench {
@@ -73,6 +74,16 @@ TEST(Middle, IsMedianAndQuartiles) {
   EXPECT_DOUBLE_EQ(middle_of(samples).median, 3);
   EXPECT_DOUBLE_EQ(middle_of(samples).spread, 1.0 / 3);
   EXPECT_DOUBLE_EQ(middle_of({}).median, 0);
+}
+
+TEST(Percentile, IsOneOfTheSamples) {
+  std::vector<double> samples;
+  for (int i = 20; i > 0; --i) samples.push_back(i);
+  EXPECT_EQ(percentile_of(samples, 0.95), 19);
+  EXPECT_EQ(percentile_of(samples, 0.5), 10);
+  EXPECT_EQ(percentile_of(samples, 0), 1);
+  EXPECT_EQ(percentile_of(samples, 1), 20);
+  EXPECT_TRUE(std::isnan(percentile_of({}, 0.95)));
 }
 
 }  // namespace

@@ -105,9 +105,13 @@ Site::~Site() {
 
 Result<daemon::FunctionRef> Site::deploy(size_t tenant, const Layers& layers) {
   QUERN_TRY(Bytes tar, layers.tar());
+  return deploy(tenant, layers.name, std::move(tar));
+}
+
+Result<daemon::FunctionRef> Site::deploy(size_t tenant, const std::string& name, Bytes tar) {
   Result<daemon::Deployed> deployed = internal("deploy: no answer");
   std::binary_semaphore done{0};
-  daemon_->deploy(*tenants_.at(tenant), layers.name, std::move(tar), [&](Result<daemon::Deployed> answer) {
+  daemon_->deploy(*tenants_.at(tenant), name, std::move(tar), [&](Result<daemon::Deployed> answer) {
     deployed = std::move(answer);
     done.release();
   });

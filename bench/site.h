@@ -37,6 +37,7 @@ class Site {
 
   /// Tenants count from 0. One thread at a time.
   Result<daemon::FunctionRef> deploy(size_t tenant, const Layers& layers);
+  Result<daemon::FunctionRef> deploy(size_t tenant, const std::string& name, Bytes tar);
   Result<daemon::FunctionRef> find(size_t tenant, const std::string& name) const;
 
   /// What is called, by whom.

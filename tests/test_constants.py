@@ -117,8 +117,8 @@ def test_what_schema_three_stored_is_taken_over(server):
     with sqlite3.connect(server.state / "state.db") as database:
         for path, name in (("v.npy", V_FILE), ("w.bin", W)):
             database.execute("INSERT INTO version_files SELECT tenant, name, version, ?, ? FROM versions", (path, name))
-        database.execute("DROP TABLE version_constants")
-        database.execute("DROP TABLE tenant_objects")
+        for later in ("version_constants", "tenant_objects", "kernel_times", "function_kernels", "function_gaps"):
+            database.execute(f"DROP TABLE {later}")
         database.execute("PRAGMA user_version=3")
     database.close()
     path_of(server, V_FILE).write_bytes(npy_of(table(1)))

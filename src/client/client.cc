@@ -284,6 +284,26 @@ Result<std::string> Client::memory() {
   return std::string(as_text(answer.body));
 }
 
+Result<std::string> Client::accounts(const std::string& by) {
+  QUERN_TRY(auto answer, call("GET", "/v1/accounts?by=" + percent_encode(by)));
+  return std::string(as_text(answer.body));
+}
+
+Result<std::string> Client::profile(const std::string& name) {
+  QUERN_TRY(auto answer, call("GET", "/v1/functions/" + percent_encode(name) + "/profile"));
+  return std::string(as_text(answer.body));
+}
+
+Result<std::string> Client::trace(uint32_t seconds) {
+  QUERN_TRY(auto answer, call("GET", fmt::format("/v1/trace?seconds={}", seconds)));
+  return std::string(as_text(answer.body));
+}
+
+Status Client::end_trace() {
+  QUERN_TRY(call("DELETE", "/v1/trace"));
+  return {};
+}
+
 Status Client::keep(const std::string& name, const std::string& stage, const std::string& lease) {
   const std::string path = "/v1/functions/" + percent_encode(name) + "/keep";
   if (stage.empty()) {

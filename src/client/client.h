@@ -150,6 +150,14 @@ class Client {
   Result<std::string> why(const std::string& request);
   /// What is in the memory of devices and host, as JSON.
   Result<std::string> memory();
+  /// What was used since the server started, by "tenant", "function" or "device", as JSON.
+  Result<std::string> accounts(const std::string& by);
+  /// How long the kernels and gaps of a function take, as JSON. `name` may be NAME@VERSION.
+  Result<std::string> profile(const std::string& name);
+  /// What happens on the devices for so many seconds, as Chrome's trace events; takes as long. See timeline.h.
+  Result<std::string> trace(uint32_t seconds);
+  /// The trace that another connection waits for ends now: it gets what there is. kNotFound if there is none.
+  Status end_trace();
   /// Keeps a function at a stage ("context", "host", "hot") for a while ("60s"); an empty stage ends it.
   Status keep(const std::string& name, const std::string& stage, const std::string& lease);
   /// By the id that `requests` shows. kNotFound if it has ended, or is another tenant's.

@@ -63,6 +63,10 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
                                function, to_string(call.timeout)));
     case End::kNoDevice:
       return error(fmt::format("{}: no device is up; retry later", function));
+    case End::kOverQuota:
+      return error(fmt::format(
+          "{}: no device has {:g} % of its time left for it; lower its quota.time.request, or that of others", function,
+          call.quota.request / 10.0));
     case End::kQuarantined:
       return error(
           fmt::format("{}: is quarantined, since it killed its executor again and again; deploy a mended "

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "daemon/deployer.h"
 #include "daemon/discover.h"
+#include "daemon/profile_keeper.h"
 #include "daemon/registry.h"
 #include "daemon/runner.h"
 #include "daemon/standings_keeper.h"
@@ -68,10 +69,16 @@ class LiveDaemon final : public Daemon {
   void cancel(const std::string& call_id) override;
   Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec) override;
   void leave(uint64_t program) override;
+  void trace(const Tenant& tenant, std::string id, Duration length, std::function<void(Result<Trace>)> done) override;
+  void end_trace(const std::string& id) override { (void)runner_->post(EndTraceMessage{id, nullptr, {}}); }
+  void end_trace(const Tenant& tenant, std::function<void(Status)> done) override;
   void requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) override;
   void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) override;
   void why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) override;
   void memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) override;
+  void accounts(const Tenant& tenant, AccountBy by, std::function<void(Result<AccountTable>)> done) override;
+  void profile(const Tenant& tenant, std::string_view name, std::string_view version,
+               std::function<void(Result<FunctionProfile>)> done) override;
   Status keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) override;
   void put_object(const Tenant& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) override {
     objects_->put(tenant.name, std::move(upload), std::move(done));
@@ -123,6 +130,7 @@ class LiveDaemon final : public Daemon {
   std::unique_ptr<Deployer> deployer_;
   std::unique_ptr<TenantObjects> objects_;
   std::unique_ptr<StandingsKeeper> standings_;
+  std::unique_ptr<ProfileKeeper> profiles_;
 };
 
 LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
@@ -160,8 +168,10 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
     QUERN_TRY(self->config_.devices, discover_devices(self->run_folder_ + "/discover"));
   }
   QUERN_TRY(const auto vtimes, state->vtimes());
+  QUERN_TRY(auto learned, state->profiles());
   QUERN_TRY(self->tier_, HostTier::create(state->objects(), self->config_.host_cores));
   QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_, self->tenant_sets(vtimes), *self->tier_));
+  self->runner_->remember(std::move(learned));
   std::vector<const DeviceRecord*> targets;
   std::set<std::string> kinds;
   for (const auto& device : self->runner_->devices()) {
@@ -180,12 +190,14 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   std::vector<std::string> names;
   for (const Tenant& tenant : self->tenants_) names.push_back(tenant.name);
   QUERN_TRY(self->standings_, StandingsKeeper::create(*self->runner_, *self->deployer_, std::move(names)));
+  QUERN_TRY(self->profiles_, ProfileKeeper::create(*self->runner_, *self->deployer_));
   for (const Tenant& tenant : self->tenants_)
     for (const DeployedRef& function : self->registry_.list(tenant.name)) self->keep_as_set(tenant, function);
   self->runner_->start();
   self->deployer_->start();
   self->objects_->start();
   self->standings_->start();
+  self->profiles_->start();
   return std::unique_ptr<Daemon>(std::move(self));
 }
 
@@ -214,6 +226,7 @@ void LiveDaemon::stop(Duration limit) {
   if (runner_) runner_->stop(limit);
   if (tier_) tier_->stop();
   if (standings_) standings_->stop();
+  if (profiles_) profiles_->stop();
   // From here on nobody listens: functions that are let go of are just let go of.
   *gone_ = nullptr;
   os::remove_tree(run_folder_);
@@ -278,6 +291,7 @@ Counters LiveDaemon::counters() const {
   counters.fairness_lag_ns = runner.fairness_lag_ns;
   counters.fairness_bound_ns = runner.fairness_bound_ns;
   counters.standings_saved = standings_->saved();
+  counters.profiles_saved = profiles_->saved();
   return counters;
 }
 
@@ -335,9 +349,29 @@ void LiveDaemon::memory(const Tenant& tenant, std::function<void(Result<std::vec
     (*shared)(exhausted("the server has more to do than it can take; retry later"));
 }
 
+void LiveDaemon::accounts(const Tenant& tenant, AccountBy by, std::function<void(Result<AccountTable>)> done) {
+  const auto shared = std::make_shared<std::function<void(Result<AccountTable>)>>(std::move(done));
+  if (!runner_->post(AccountsMessage{&tenant, by, [shared](AccountTable table) { (*shared)(std::move(table)); }}))
+    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+}
+
 void LiveDaemon::why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) {
   const auto shared = std::make_shared<std::function<void(Result<Story>)>>(std::move(done));
   if (!runner_->post(StoryMessage{&tenant, call_id, [shared](Result<Story> story) { (*shared)(std::move(story)); }}))
+    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+}
+
+void LiveDaemon::profile(const Tenant& tenant, std::string_view name, std::string_view version,
+                         std::function<void(Result<FunctionProfile>)> done) {
+  const auto shared = std::make_shared<std::function<void(Result<FunctionProfile>)>>(std::move(done));
+  const auto function = registry_.find(tenant.name, name, version);
+  if (!function.ok() && !version.empty()) return (*shared)(function.error());
+  // Else it may be a program.
+  if (!runner_->post(ProfileMessage{&tenant, std::string(name), function.ok() ? *function : nullptr,
+                                    [shared, function](std::optional<FunctionProfile> profile) {
+                                      (*shared)(profile ? Result<FunctionProfile>(*std::move(profile))
+                                                        : function.error());
+                                    }}))
     (*shared)(exhausted("the server has more to do than it can take; retry later"));
 }
 
@@ -392,6 +426,7 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   call->timeout = std::min(options.timeout.value_or(settings.timeout), settings.timeout);
   call->device_time = settings.device_time.value_or(call->timeout);
   call->priority = options.priority.value_or(settings.priority);
+  call->quota = quota_of(settings);
   call->profile = options.profile;
 
   QUERN_TRY(give_room(*call, spec, options, manifest));
@@ -511,6 +546,19 @@ Result<ProgramLink> LiveDaemon::join(const Tenant& tenant, const ProgramSpec& sp
 
 void LiveDaemon::leave(uint64_t program) {
   while (!runner_->post(LeaveMessage{program})) std::this_thread::yield();
+}
+
+void LiveDaemon::trace(const Tenant& tenant, std::string id, Duration length, std::function<void(Result<Trace>)> done) {
+  const auto told = std::make_shared<decltype(done)>(std::move(done));
+  if (!runner_->post(TraceMessage{&tenant, std::move(id), std::min(length, kLongestTrace),
+                                  [told](Result<Trace> trace) { (*told)(std::move(trace)); }}))
+    (*told)(exhausted("too many requests are waiting; retry later"));
+}
+
+void LiveDaemon::end_trace(const Tenant& tenant, std::function<void(Status)> done) {
+  const auto told = std::make_shared<decltype(done)>(std::move(done));
+  if (!runner_->post(EndTraceMessage{"", &tenant, [told](Status status) { (*told)(std::move(status)); }}))
+    (*told)(exhausted("too many requests are waiting; retry later"));
 }
 
 void LiveDaemon::requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) {

@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "daemon/config.h"
 #include "daemon/memory_view.h"
+#include "daemon/waits.h"
 #include "function/manifest.h"
 #include "function/plan.h"
 #include "os/fd.h"
@@ -113,6 +114,8 @@ struct Upload {
 
 /// How long an output stays as an object: where the caller does not say, and at most.
 constexpr Duration kUsualLease = Duration::seconds(60), kLongestLease = Duration::seconds(3600);
+/// How long a trace may be: what it notes is kept in memory, and a minute of it is more than anyone looks at.
+constexpr Duration kLongestTrace = Duration::seconds(60);
 
 /// A tensor of a call, in the arena.
 struct CallTensor {
@@ -138,8 +141,8 @@ struct CallTimes {
   Time read, started, finished, reported;  ///< by the lane; on the device; by the lane: as the executor tells
   Time answered;
   uint64_t device_time_ns = 0;
-  Duration gated{0};      ///< at a closed gate: someone more urgent was on the device
-  std::string gated_for;  ///< who, the last time; empty: another tenant's, or it was not
+  Waits waits;                       ///< what it waited for meanwhile
+  std::optional<WholeKernel> whole;  ///< of its own, that others waited for
 };
 
 /// One call on its way. Made by `Daemon::prepare`, which gives it room for its tensors; the caller fills `inputs`,
@@ -205,12 +208,17 @@ struct RequestStatus {
 };
 
 struct Story;
+struct FunctionProfile;
+struct AccountTable;
+enum class AccountBy : uint8_t;
+struct Trace;
 
 /// A program that launches its own kernels on a device, as far as its gate lets it.
 struct ProgramSpec {
   std::string name;    ///< gaps and kernels of programs of one name are alike
   std::string device;  ///< by its name
   uint8_t priority = 5;
+  std::optional<double> time_request = {}, time_limit = {}, units = {};  ///< as in the settings of a function
 };
 /// What it needs for launcher::Program::open.
 struct ProgramLink {
@@ -233,6 +241,7 @@ struct Counters {
   /// the last second or, if nothing happened since, before.
   int64_t fairness_lag_ns = 0, fairness_bound_ns = 0;
   uint64_t standings_saved = 0;  ///< how often the tenants' virtual times were stored
+  uint64_t profiles_saved = 0;   ///< how often something that was learned of kernels and gaps was
 };
 
 /// The live shell of the scheduler core: owns the strand, the executors, the builders and the state.
@@ -296,6 +305,12 @@ class Daemon {
   virtual void why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) = 0;
   /// What is in the memory of devices and host; of others' only the sums.
   virtual void memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) = 0;
+  /// What the tenant used since the server started: device time, bytes, loads, and what its requests waited for.
+  virtual void accounts(const Tenant& tenant, AccountBy by, std::function<void(Result<AccountTable>)> done) = 0;
+  /// How long the kernels and gaps of a function take, as far as calls have shown; or of the tenant's programs of that
+  /// name. `version` as in `find`.
+  virtual void profile(const Tenant& tenant, std::string_view name, std::string_view version,
+                       std::function<void(Result<FunctionProfile>)> done) = 0;
   /// A lease: the function is made ready to this stage as far as there is room, and stays so for this long, at most
   /// kLongestLease. kNothing ends it. What its settings say holds all the same.
   virtual Status keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) = 0;
@@ -326,6 +341,15 @@ class Daemon {
   virtual Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec) = 0;
   /// It has ended, or may launch no more.
   virtual void leave(uint64_t program) = 0;
+
+  /// Notes what happens on the devices for this long, at most kLongestTrace; `done` gets it, to be completed (trace.h).
+  /// One at a time, whoever asks: kExhausted while there is another. `id` is the caller's, for end_trace.
+  virtual void trace(const Tenant& tenant, std::string id, Duration length,
+                     std::function<void(Result<Trace>)> done) = 0;
+  /// Nobody waits for the trace of this id any more; of no effect if it has ended, or is another's.
+  virtual void end_trace(const std::string& id) = 0;
+  /// The trace of this tenant ends sooner: whoever asked for it gets it as it is. kNotFound if there is none.
+  virtual void end_trace(const Tenant& tenant, std::function<void(Status)> done) = 0;
 
   /// The front door's share of Counters::copied_bytes.
   virtual void count_copied(uint64_t bytes) = 0;

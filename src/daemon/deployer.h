@@ -69,6 +69,7 @@ class Deployer {
 
   /// Any thread: see State. On disk when it returns.
   Status save_vtimes(const std::map<std::string, int64_t>& vtimes);
+  Status save_profiles(const ProfileRecords& records);
 
   uint64_t builds() const { return builds_.load(); }
 

@@ -204,4 +204,8 @@ Status Deployer::save_vtimes(const std::map<std::string, int64_t>& vtimes) {
   return state_.with([&](auto& state) { return state->put_vtimes(vtimes); });
 }
 
+Status Deployer::save_profiles(const ProfileRecords& records) {
+  return state_.with([&](auto& state) { return state->put_profiles(records); });
+}
+
 }  // namespace quern::daemon

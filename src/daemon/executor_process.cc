@@ -201,7 +201,7 @@ bool ExecutorProcess::take_log() {
 }
 
 Result<bool> ExecutorProcess::require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
-                                      std::span<const ipc::Block> blocks) {
+                                      std::span<const ipc::Block> blocks, const Complete& complete) {
   if (!failed_plans_.empty() && !plans_.contains(plan->id))
     if (auto failed = failed_plans_.extract(plan->id)) return std::move(failed.mapped());
   bool all_there = true;
@@ -211,7 +211,7 @@ Result<bool> ExecutorProcess::require(const DeployedFunction& function, const Ca
   }
   auto it = plans_.find(plan->id);
   if (it == plans_.end()) {
-    QUERN_TRY(prepare(function, *plan, binary));
+    QUERN_TRY(prepare(function, *plan, binary, complete));
     it = plans_.find(plan->id);
   }
   ages_.splice(ages_.end(), ages_, it->second.age);
@@ -299,7 +299,8 @@ Status ExecutorProcess::require_early(const Binary& binary, std::span<const ipc:
 }
 
 // All frames of a plan go out at once: the executor takes them in order, and the answers come while we go on.
-Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary) {
+Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary,
+                                const Complete& complete) {
   PlanItem item;
   item.function = function.id;
   item.program = binary.object->hash;
@@ -314,7 +315,9 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   }
   QUERN_TRY(ProgramItem* const program, load_program(*binary.object));
   ++program->uses;
-  const Bytes bytes = ipc::encode(plan_frame(function, plan.plan, binary, in_place_, program->id, object_ids));
+  ipc::PlanFrame frame = plan_frame(function, plan.plan, binary, in_place_, program->id, object_ids);
+  complete(frame);
+  const Bytes bytes = ipc::encode(frame);
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
   const int fd = memory.get();
   QUERN_TRY(channel_.send(ipc::PreparePlan{plan.id, bytes.size()}, {&fd, 1}));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "ipc/arena.h"
 #include "ipc/channel.h"
 #include "ipc/frames.h"
+#include "ipc/plan_frame.h"
 #include "ipc/shared_page.h"
 #include "os/event.h"
 #include "os/process.h"
@@ -97,9 +99,11 @@ class ExecutorProcess {
   /// executor greets.
   Status require_early(const Binary& binary, std::span<const ipc::Block> blocks);
   /// Sends what this run needs beside its objects and is not there yet: program, plan and segments. True if all is
-  /// there; false if some is on its way; the error if some cannot be had. Ask again after every frame.
+  /// there; false if some is on its way; the error if some cannot be had. Ask again after every frame. `complete` sees
+  /// a plan before it is sent.
+  using Complete = std::function<void(ipc::PlanFrame&)>;
   Result<bool> require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
-                       std::span<const ipc::Block> blocks);
+                       std::span<const ipc::Block> blocks, const Complete& complete);
   /// When what a run needs was brought; nothing if it is not here.
   std::optional<Span> program_span(const std::string& hash) const;
   std::optional<Span> object_span(uint64_t object) const;
@@ -112,6 +116,8 @@ class ExecutorProcess {
   void stopped(uint32_t lane);
   void grant(uint32_t lane, const ipc::Grant& grant);
   bool is_open(uint32_t lane) const { return lanes_[lane].grant.open; }
+  /// As it was granted last, whether or not its run is being stopped.
+  const ipc::Grant& granted(uint32_t lane) const { return lanes_[lane].grant; }
   void allow_spin(uint64_t spin_ns);
   /// Without taking anything: for who spins.
   bool has_events() const;
@@ -174,7 +180,8 @@ class ExecutorProcess {
   Status push(uint32_t lane, const ipc::Command& command);
   Result<ProgramItem*> load_program(const HostObject& object);
   Status require_segment(const std::shared_ptr<ipc::Segment>& segment);
-  Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary);
+  Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary,
+                 const Complete& complete);
   /// Plans are kept, but not for ever: they hold no memory of the device, only kernels.
   void make_room_for_plan();
   void evict(uint64_t plan);

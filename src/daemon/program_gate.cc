@@ -39,6 +39,7 @@ Result<std::optional<ipc::LaneEvent>> ProgramGate::take_event() {
 }
 
 void ProgramGate::grant(const ipc::Grant& grant) {
+  grant_ = grant;
   ipc::write_grant(pages_.daemon().lanes[0].gate, epoch_, grant);
   if (pages_.executor().lanes[0].waits_at_gate.load(std::memory_order_seq_cst)) wake_.signal();
 }

@@ -30,6 +30,7 @@ class ProgramGate {
   bool prepare_sleep() { return events_.prepare_sleep(); }
   void woke() { events_.woke(); }
   void grant(const ipc::Grant& grant);
+  const ipc::Grant& granted() const { return grant_; }
 
  private:
   ProgramGate(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
@@ -38,6 +39,7 @@ class ProgramGate {
   os::Event wake_, daemon_wake_;
   ipc::RingConsumer events_;
   uint64_t epoch_ = 0;
+  ipc::Grant grant_;
   Bytes record_;
 };
 

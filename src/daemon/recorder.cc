@@ -78,6 +78,10 @@ class HotStep {
     if (submit.deadline != Time::never()) put(" deadline="), put_time(submit.deadline.ns);
     if (submit.device_time != Duration::forever()) put(" device_time="), put_time(submit.device_time.ns);
     if (submit.priority != sched::Submit().priority) put(" priority="), put(submit.priority);
+    if (submit.quota != sched::Quota{}) {
+      put(" quota="), put(submit.quota.request), put("/"), put(submit.quota.limit);
+      put("/"), put(submit.quota.units);
+    }
   }
   bool put(const sched::Action& action) {
     if (const auto* run = std::get_if<sched::Run>(&action)) {
@@ -86,6 +90,8 @@ class HotStep {
       put(" e"), put(run->executor.value);
       put(" lane="), put(run->lane);
       if (run->lane_bytes != 0) put(" memory="), put_bytes(run->lane_bytes);
+      if (run->units != 0) put(" units="), put(run->units);
+      if (run->first_unit != 0) put(" first_unit="), put(run->first_unit);
     } else if (const auto* answer = std::get_if<sched::Answer>(&action);
                answer && answer->end == sched::End::kDone && answer->run && answer->retry_after.ns == 0) {
       put("  > answer r"), put(answer->request.value);

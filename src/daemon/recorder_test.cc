@@ -56,6 +56,10 @@ TEST_F(RecorderTest, WhatIsWrittenFastIsTheSameText) {
   plain.tenant = {3};
   plain.domain = {4};
   const sched::Run run{{UINT64_MAX}, {2}, {3}, 1};
+  sched::Run part = run;
+  part.units = 2;
+  part.first_unit = 4;
+  add({0}, plain, {part});
   const sched::Answer done{{2}, sched::End::kDone, sched::RunId{1}, {0}};
   for (const int64_t ns : {INT64_C(0), INT64_C(1), INT64_C(1'000), INT64_C(1'500'000), INT64_C(7'000'000),
                            INT64_C(3'000'000'000), INT64_C(5'239'701'778'326), INT64_MAX - 1}) {

@@ -62,7 +62,8 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
     self->feed(sched::DeviceUp{{device->id},
                                device->caps.memory_bytes - std::min(device->caps.memory_bytes, blanks),
                                device->config.context_bytes,
-                               device->config.in_place && device->caps.unified_memory});
+                               device->config.in_place && device->caps.unified_memory,
+                               std::max(1U, device->caps.units)});
   }
   return self;
 }
@@ -77,6 +78,8 @@ Runner::Runner(const Config& config, std::string run_folder, size_t tenants, Hos
       poller_(std::move(poller)),
       core_(core_config_),
       requests_(tenants),
+      accounts_(tenants, os::now()),
+      turns_(tenants),
       has_classes_(core_config_.best_effort == kBestEffort) {
   if (config.classes && !has_classes_) os::log_debug("classes are off: workers could not be raised again");
 }
@@ -113,6 +116,8 @@ void Runner::serve() {
       if (now >= recorder_->due()) recorder_->write();
       wake = std::min(wake, recorder_->due());
     }
+    if (tracing_) look_at_trace(now);
+    if (tracing_) wake = std::min(wake, tracing_->due);
     if (stop_at_) wake = std::min(wake, *stop_at_);
     for (auto& [key, executor] : executors_)
       if (!executor.process->greeted()) wake = std::min(wake, executor.greeting_due);
@@ -180,7 +185,7 @@ void Runner::handle(Message& message) {
       call.error = unavailable("the server is stopping; retry elsewhere or later");
       return give_back(std::move(submit->call));
     }
-    function_names_.try_emplace(call.function->id, FunctionName{call.function->name, call.tenant->name});
+    called(*call.function);
     sched::Submit event;
     event.request = {call.request};
     event.function = {call.function->id};
@@ -191,7 +196,9 @@ void Runner::handle(Message& message) {
     event.objects = call.function->objects;
     event.deadline = call.times.submitted + call.timeout;
     event.device_time = call.device_time;
+    event.quota = call.quota;
     requests_.add(call);
+    queue_up(call, call.times.taken);
     calls_.emplace(call.request, std::move(submit->call));
     feed(std::move(event));
   } else if (auto* cancel = std::get_if<CancelMessage>(&message)) {
@@ -202,6 +209,7 @@ void Runner::handle(Message& message) {
   } else if (auto* gone = std::get_if<FunctionGoneMessage>(&message)) {
     for (auto& [key, executor] : executors_) executor.process->forget_function(gone->function);
     feed(sched::FunctionGone{{gone->function}});
+    forget_profile(gone->function);
     function_names_.erase(gone->function);
     std::erase_if(load_errors_, [&](const auto& item) { return !hosted_.contains(item.first); });
   } else if (auto* fetched = std::get_if<FetchedMessage>(&message)) {
@@ -209,6 +217,7 @@ void Runner::handle(Message& message) {
     if (it == hosted_.end()) return;  // the core changed its mind
     it->second.span.to = os::now();
     const bool failed = !fetched->end.ok();
+    if (tracer_.is_on()) tracer_.load_ended(0, fetched->object, failed, it->second.span.to);
     if (failed) {
       load_errors_[fetched->object] = fetched->end.error().text;
       hosted_.erase(it);
@@ -219,10 +228,12 @@ void Runner::handle(Message& message) {
     }
     feed(sched::Fetched{{fetched->object}, failed});
   } else if (auto* keep = std::get_if<KeepMessage>(&message)) {
-    function_names_.try_emplace(keep->function->id, FunctionName{keep->function->name, keep->function->tenant});
+    meet(*keep->function);
     feed(sched::Keep{{keep->function->id}, {keep->domain}, keep->stage, keep->until, keep->function->objects});
   } else if (auto* memory_of = std::get_if<MemoryMessage>(&message)) {
     memory_of->done(memory(*memory_of->tenant));
+  } else if (auto* accounts_of = std::get_if<AccountsMessage>(&message)) {
+    accounts_of->done(accounts_.table(accounts_of->tenant->name, accounts_of->by, os::now()));
   } else if (auto* story_of = std::get_if<StoryMessage>(&message)) {
     story_of->done(story(*story_of->tenant, story_of->request));
   } else if (auto* list = std::get_if<ListMessage>(&message)) {
@@ -237,6 +248,15 @@ void Runner::handle(Message& message) {
                          : join(*joins->tenant, joins->spec));
   } else if (auto* leaves = std::get_if<LeaveMessage>(&message)) {
     leave(leaves->program);
+  } else if (auto* trace = std::get_if<TraceMessage>(&message)) {
+    begin_trace(*trace);
+  } else if (auto* ends = std::get_if<EndTraceMessage>(&message)) {
+    end_trace(*ends);
+  } else if (auto* profiles = std::get_if<ProfileMessage>(&message)) {
+    profiles->done(profiles->function ? std::optional(profile(*profiles->tenant, *profiles->function))
+                                      : program_profile(*profiles->tenant, profiles->name));
+  } else if (auto* takes = std::get_if<TakeProfilesMessage>(&message)) {
+    takes->done(take_profiles());
   } else if (auto* stop = std::get_if<StopMessage>(&message)) {
     stop_at_ = stop_at_ ? std::min(*stop_at_, stop->limit) : stop->limit;
   }
@@ -256,6 +276,7 @@ std::vector<RequestStatus> Runner::list_requests(const Tenant& tenant) {
 }
 
 void Runner::end_everything() {
+  if (tracing_) finish_trace(os::now());
   for (auto& [request, call] : calls_) {
     call->error = unavailable("the server is stopping; retry elsewhere or later");
     give_back(std::move(call));

@@ -8,22 +8,27 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/accounts.h"
 #include "daemon/answer_text.h"
 #include "daemon/config.h"
 #include "daemon/executor_process.h"
 #include "daemon/host_tier.h"
 #include "daemon/live_call.h"
 #include "daemon/memory_view.h"
+#include "daemon/profile_view.h"
+#include "daemon/profiles.h"
 #include "daemon/program_gate.h"
 #include "daemon/recorder.h"
 #include "daemon/request_list.h"
 #include "daemon/story.h"
+#include "daemon/tracer.h"
 #include "os/mailbox.h"
 #include "os/poller.h"
 #include "os/thread.h"
@@ -54,8 +59,8 @@ struct RunnerCounters {
   std::atomic<int64_t> fairness_lag_ns{0}, fairness_bound_ns{0};  ///< as of the last StandingsMessage
 };
 
-/// From this priority on it is the best effort: the class that gives way to all others.
-constexpr uint8_t kBestEffort = 7;
+/// Priorities up to the first are of the urgent class, from the second on of the one that gives way to all others.
+constexpr uint8_t kLastUrgent = 2, kBestEffort = 7;
 
 /// What others post to the strand. `done` is called there, and must only hand over.
 struct SubmitMessage {
@@ -92,10 +97,25 @@ struct MemoryMessage {
   const Tenant* tenant = nullptr;
   std::function<void(std::vector<MemoryPlace>)> done;
 };
+struct AccountsMessage {
+  const Tenant* tenant = nullptr;
+  AccountBy by = AccountBy::kFunction;
+  std::function<void(AccountTable)> done;
+};
 struct StoryMessage {
   const Tenant* tenant = nullptr;
   std::string request;
   std::function<void(Result<Story>)> done;
+};
+struct ProfileMessage {
+  const Tenant* tenant = nullptr;
+  std::string name;
+  DeployedRef function;  ///< null: a program
+  std::function<void(std::optional<FunctionProfile>)> done;
+};
+/// See Runner::take_profiles.
+struct TakeProfilesMessage {
+  std::function<void(ProfileRecords)> done;
 };
 struct JoinMessage {
   const Tenant* tenant = nullptr;
@@ -105,12 +125,26 @@ struct JoinMessage {
 struct LeaveMessage {
   uint64_t program = 0;
 };
+/// Note what happens on the devices for so long; `done` gets an error if someone else has asked for it already.
+struct TraceMessage {
+  const Tenant* tenant = nullptr;
+  std::string id;
+  Duration length;
+  std::function<void(Result<Trace>)> done;
+};
+/// Of this id, which nobody waits for; or, where there is a tenant, its own, and who waits for it gets it now.
+struct EndTraceMessage {
+  std::string id;
+  const Tenant* tenant = nullptr;
+  std::function<void(Status)> done;
+};
 struct StopMessage {
   Time limit;
 };
 using Message =
     std::variant<SubmitMessage, CancelMessage, FunctionGoneMessage, ListMessage, StandingsMessage, FetchedMessage,
-                 KeepMessage, MemoryMessage, StoryMessage, JoinMessage, LeaveMessage, StopMessage>;
+                 KeepMessage, MemoryMessage, AccountsMessage, StoryMessage, JoinMessage, LeaveMessage, TraceMessage,
+                 EndTraceMessage, ProfileMessage, TakeProfilesMessage, StopMessage>;
 
 /// The strand: a thread of its own that owns the core and the executors, and is the core's driver.
 ///
@@ -141,6 +175,10 @@ class Runner {
   const sched::Config& core_config() const { return core_config_; }
   /// Before start() or after stop(): in between, a StandingsMessage asks.
   std::vector<sched::Scheduler::Standing> standings() const { return core_.standings(); }
+  /// Before start(): what was learned before a restart. Gaps are the core's when their function is called.
+  void remember(ProfileRecords records);
+  /// After stop(), or by a TakeProfilesMessage: a piece of what was learned since it was taken; empty if that was all.
+  ProfileRecords take_profiles();
 
  private:
   struct Executor {
@@ -154,8 +192,16 @@ class Runner {
     std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
     uint32_t trims = 0;           ///< lanes that were told to trim
     bool killed_by_us = false;
-    bool is_best_effort = false;  ///< its class
-    bool is_doomed = false;       ///< nothing is sent to it any more; the core hears of it when the process is gone
+    os::WorkerClass worker_class = os::WorkerClass::kNormal;
+    bool is_doomed = false;  ///< nothing is sent to it any more; the core hears of it when the process is gone
+    std::string domain;      ///< whose runs it had; empty: none yet
+    // For the accounts.
+    std::map<uint64_t, uint64_t> unclaimed;       ///< bytes of objects that were brought, and no run has needed yet
+    std::map<uint64_t, Account*> brought;         ///< of the others: who was charged
+    std::map<uint32_t, sched::Grant::Why> gates;  ///< by lane, as granted last
+    uint64_t charged_ns = 0;                      ///< of device time, to its runs
+    std::optional<uint64_t> used_ns;              ///< by its workers, before we ended it
+    uint64_t start_cpu_ns = 0;                    ///< CPU time of its other threads until it was up
   };
   /// An object in the memory of the host, or on its way there.
   struct Hosted {
@@ -165,15 +211,29 @@ class Runner {
   struct Program {
     std::unique_ptr<ProgramGate> gate;
     uint64_t device = 0;
+    Account* account = nullptr;
+    Time charged_at{0};
+    std::string name = {}, tenant = {};
+    sched::LevelNo level = 0;
+  };
+  /// A trace under way.
+  struct Tracing {
+    const Tenant* tenant = nullptr;
+    std::string id;
+    Time due;
+    bool is_ending = false;  ///< what launchers have not told yet is on its way
+    std::function<void(Result<Trace>)> done;
   };
   struct FunctionName {
-    std::string name, tenant;
+    std::string name, tenant, version;
+    bool was_called = false, may_have_gaps = false;  ///< since the start; since they were taken
   };
   struct LiveRun {
     uint64_t request = 0;
     uint64_t executor = 0;  ///< key into executors_
     uint32_t lane = 0;
-    uint8_t level = 0;
+    sched::LevelNo level = 0;
+    uint32_t units = 0, first_unit = 0;  ///< of its device; 0: all
     uint64_t lane_bytes = 0;
     DeployedRef function;
     CachedPlanRef plan;
@@ -185,10 +245,8 @@ class Runner {
     std::vector<uint64_t> rounds;
     std::vector<ipc::RunEnded::Kernel> kernels;
     Time pushed_at, read, started, finished, reported;
-    Duration waited;    ///< for constants, on the device
-    Time closed_at{0};  ///< its gate was closed; 0: it is open
-    Duration gated{0};  ///< until then
-    std::string gated_for;
+    Duration waited;  ///< for constants, on the device
+    RunWaits waits;
     bool no_room = false;
     uint64_t device_time_ns = 0;
   };
@@ -236,14 +294,62 @@ class Runner {
   void set_spin(uint64_t device);
 
   // runner_gates.cc: grants, and what launchers tell.
-  static ipc::Grant grant_of(const sched::Grant& grant);
+  ipc::Grant grant_of(const sched::Grant& grant) const;
   void carry_out(const sched::Grant& action);
   void heard(sched::LauncherId launcher, const ipc::LaneEvent& event);
   Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec);
   void leave(uint64_t program);
   void drain_program(uint64_t program);
   void set_class(Executor& executor);
-  void note_gate(Executor& executor, uint32_t lane, bool open);
+
+  // runner_profiles.cc: what is learned of kernels and gaps.
+  void learn(sched::LauncherId launcher, const ipc::DeviceUsed& used);
+  void learn_gaps(sched::LauncherId lane, std::span<const ipc::DeviceUsed::Gap> gaps);
+  /// A plan is about to be sent: its launches are told what they took before.
+  void complete(const LiveRun& run, ipc::PlanFrame& plan);
+  FunctionName& meet(const DeployedFunction& function);
+  void called(const DeployedFunction& function);
+  void bring_gaps_back(const FunctionVersion& function, sched::FunctionId id);
+  void forget_profile(uint64_t function);
+  FunctionProfile profile(const Tenant& tenant, const DeployedFunction& function);
+  /// Nothing if there never was such a program.
+  std::optional<FunctionProfile> program_profile(const Tenant& tenant, const std::string& name);
+
+  // runner_accounts.cc: who used what, and who waited for what.
+  void queue_up(LiveCall& call, Time since);
+  void give_place(LiveCall& call);
+  void take_place(LiveCall& call, uint64_t run_id, LiveRun& run);
+  void note_room(const LiveCall& call, LiveRun& run);
+  void leave_place(uint64_t run_id, LiveRun& run);
+  void note_gate(Executor& executor, uint32_t lane, sched::Grant::Why why);
+  void note_urgent(const LiveRun& comes, const Executor& executor);
+  void note_held(const Executor& executor, LiveRun& ended);
+  Waits waits_of(const LiveRun& run, Time now) const;
+  Waits waits_of(const LiveCall& call, Time now) const;
+  void note_load(Executor& executor, const HostObject& object);
+  void claim_loads(Executor& executor, const LiveCall& call);
+  void note_unload(Executor& executor, uint64_t object);
+  void charge(Executor& executor, const LiveRun& run);
+  void charge(Program& program, uint64_t time_ns);
+  void charge_lost(Executor& executor);
+  static void note_start(Executor& executor);
+  /// We are about to end it.
+  static void note_end(Executor& executor);
+  /// CPU time; nothing if one of them is gone, or it has none.
+  static std::optional<uint64_t> workers_ns(const Executor& executor);
+  void count_answer(LiveCall& call, bool is_good, const std::string& device);
+
+  // runner_trace.cc: what becomes part of a trace; `trace_…` only while one is under way.
+  void begin_trace(TraceMessage& message);
+  void end_trace(const EndTraceMessage& message);
+  void look_at_trace(Time now);
+  void finish_trace(Time now);
+  void grant_again();
+  void trace_grant(const sched::Grant& action);
+  void trace_heard(sched::LauncherId launcher, const ipc::LaneEvent& event);
+  void trace_run(uint64_t run);
+  void trace_run_end(uint64_t run);
+  void trace_load(uint64_t executor, uint64_t object);
 
   // runner_actions.cc: the core's events and actions.
   void feed(sched::Event event);
@@ -287,11 +393,19 @@ class Runner {
   std::map<std::string, uint64_t> program_names_;  ///< gaps of one name are alike, also after the program is gone
   std::map<uint64_t, std::unique_ptr<LiveCall>> calls_;
   RequestList requests_;
+  Accounts accounts_;
+  Turns turns_;
+  uint64_t evictions_seen_ = 0;                      ///< by the core, before its last step
   std::map<uint64_t, Hosted> hosted_;                ///< objects by number, as the core wants them
   std::map<uint64_t, FunctionName> function_names_;  ///< of those that were called, by id
   std::map<uint64_t, std::string> load_errors_;      ///< why an object did not load, until it does
   std::map<uint64_t, std::deque<Time>> binds_;       ///< by device: when blanks were needed lately
   std::unique_ptr<Recorder> recorder_;               ///< null: nothing is recorded
+  Profiles profiles_;
+  std::map<FunctionVersion, std::vector<GapsRecord>> kept_gaps_;  ///< of functions not called since the start
+  std::set<std::string> programs_with_gaps_;                      ///< by name, since they were taken
+  Tracer tracer_;
+  std::optional<Tracing> tracing_;
   std::deque<sched::Event> waiting_events_;
   std::vector<uint64_t> over_;  ///< runs whose end the core is hearing of
   bool stepping_ = false;

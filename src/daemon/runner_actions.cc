@@ -33,6 +33,7 @@ void Runner::feed(sched::Event event) {
     const std::vector<sched::Action>& actions = core_.step(now, next);
     if (recorder_) recorder_->add(now, next, actions);
     for (const sched::Action& action : actions) std::visit([this](const auto& what) { carry_out(what); }, action);
+    evictions_seen_ = core_.counts().evictions;
   }
   stepping_ = false;
   for (uint64_t run : over_) forget_run(run);
@@ -75,6 +76,8 @@ void Runner::carry_out(const sched::StartExecutor& action) {
   executor_keys_[action.executor.value] = *blank;
   if (executor.process->greeted()) {
     executor.start = {os::now(), os::now()};
+    if (tracer_.is_on())
+      tracer_.executor_up(action.executor.value, device_id, executor.start.from, executor.start.to, was_blank);
     set_spin(device_id);
     waiting_events_.push_back(sched::ExecutorUp{action.executor});
   }
@@ -92,12 +95,14 @@ void Runner::carry_out(const sched::KillExecutor& action) {
                     run.report.kernel, run.function->name);
   }
   executor.killed_by_us = true;
+  note_end(executor);
   executor.process->kill();
 }
 
 void Runner::carry_out(const sched::Fetch& action) {
   const uint64_t number = action.object.value;
   hosted_[number] = {nullptr, {os::now(), {0}}};
+  if (tracer_.is_on()) trace_load(0, number);
   host_.fetch(number, [this, number](Result<HostObjectRef> end) {
     // From a thread of the tier, which may wait for us; or at once.
     Message message = FetchedMessage{number, std::move(end)};
@@ -111,7 +116,9 @@ void Runner::carry_out(const sched::Forget& action) { hosted_.erase(action.objec
 void Runner::carry_out(const sched::Prepare& action) {
   LiveCall& call = *calls_.at(action.request.value);
   if (call.times.placed.ns == 0) call.times.placed = os::now();
+  give_place(call);
   const auto key = executor_keys_.find(action.executor.value);
+  if (key != executor_keys_.end()) claim_loads(executors_.at(key->second), call);
   if (key == executor_keys_.end() || !sched::make_setup(core_config_.policy.setup)->overlap) return;
   Executor& executor = executors_.at(key->second);
   const auto binary = call.function->binaries.find(device(executor.device).caps.build_key);
@@ -126,8 +133,11 @@ void Runner::carry_out(const sched::Load& action) {
   const HostObjectRef object = hosted_.at(action.object.value).object;
   ++counters_.loads;
   counters_.loaded_bytes += object->size_bytes;
+  note_load(executors_.at(it->second), *object);
+  if (tracer_.is_on()) trace_load(action.executor.value, action.object.value);
   const Status sent = executors_.at(it->second).process->load_object(object);
   if (sent.ok()) return;
+  if (tracer_.is_on()) tracer_.load_ended(action.executor.value, action.object.value, true, os::now());
   if (sent.error().code == ErrorCode::kUnavailable) return doom(it->second, sent.error());
   load_errors_[action.object.value] = sent.error().text;
   waiting_events_.push_back(sched::Loaded{action.executor, action.object, true, false});
@@ -136,6 +146,7 @@ void Runner::carry_out(const sched::Load& action) {
 void Runner::carry_out(const sched::Unload& action) {
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
+  note_unload(executors_.at(it->second), action.object.value);
   if (!executors_.at(it->second).process->drop_object(action.object.value))
     waiting_events_.push_back(sched::Unloaded{action.executor, action.object});
 }
@@ -158,18 +169,22 @@ void Runner::tell_load_end(Executor& executor) {
   else
     load_errors_.erase(end->object);
   const sched::ExecutorId id = *executor.id;
+  if (tracer_.is_on()) tracer_.load_ended(id.value, end->object, failed, os::now());
   feed(sched::Loaded{id, {end->object}, failed, no_room});
   if (const auto key = executor_keys_.find(id.value); key != executor_keys_.end())
     mark_started(executors_.at(key->second));
 }
 
 void Runner::carry_out(const sched::Run& action) {
-  const LiveCall& call = *calls_.at(action.request.value);
+  LiveCall& call = *calls_.at(action.request.value);
   LiveRun run;
+  take_place(call, action.run.value, run);
   run.request = call.request;
   run.executor = executor_keys_.at(action.executor.value);
   run.lane = action.lane;
   run.level = action.level;
+  run.units = action.units;
+  run.first_unit = action.first_unit;
   run.lane_bytes = action.lane_bytes;
   run.function = call.function;
   run.plan = call.plan;
@@ -178,6 +193,7 @@ void Runner::carry_out(const sched::Run& action) {
   run.profile = call.profile;
   Executor& executor = executors_.at(run.executor);
   const auto binary = call.function->binaries.find(executor.process->caps().build_key);
+  if (executor.domain.empty()) executor.domain = call.tenant->domain;
   executor.runs.insert(action.run.value);
   ++device(executor.device).running;
   if (binary == call.function->binaries.end()) {
@@ -187,12 +203,10 @@ void Runner::carry_out(const sched::Run& action) {
   }
   run.binary = &binary->second;
   runs_.emplace(action.run.value, std::move(run));
-  if (!executor.process->is_open(action.lane)) note_gate(executor, action.lane, false);
-  // Gates were closed for it before it came.
-  for (auto& [id, other] : runs_)
-    if (other.closed_at.ns != 0 && other.level > action.level &&
-        executors_.at(other.executor).device == executor.device)
-      other.gated_for = other.function->tenant == call.function->tenant ? call.function->name : "";
+  if (!executor.process->is_open(action.lane)) note_gate(executor, action.lane, executor.gates[action.lane]);
+  note_room(call, runs_.at(action.run.value));
+  note_urgent(runs_.at(action.run.value), executor);
+  claim_loads(executor, call);
   set_class(executor);
   try_push(action.run.value);
 }
@@ -203,7 +217,8 @@ void Runner::try_push(uint64_t run_id) {
   LiveRun& run = it->second;
   Executor& executor = executors_.at(run.executor);
   if (executor.is_doomed) return;  // its loss is what the core will hear of
-  const auto there = executor.process->require(*run.function, run.plan, *run.binary, *run.blocks);
+  const auto there = executor.process->require(*run.function, run.plan, *run.binary, *run.blocks,
+                                               [this, &run](ipc::PlanFrame& plan) { complete(run, plan); });
   if (!there.ok()) {
     if (there.error().code == ErrorCode::kUnavailable) return doom(run.executor, there.error());
     run.report.error = there.error();
@@ -216,10 +231,14 @@ void Runner::try_push(uint64_t run_id) {
   command.plan = run.plan->id;
   command.lane_bytes = run.lane_bytes;
   command.profile = run.profile;
+  command.units = run.units;
+  command.first_unit = run.first_unit;
   for (const ipc::Block& block : *run.blocks) command.bindings.push_back({block.segment()->id, block.offset()});
   for (const Scalar& scalar : run.scalars) command.scalars.push_back(scalar.bits);
   run.pushed = true;
   run.pushed_at = os::now();
+  run.waits.pushed = turns_.mark(run.waits.tenant, run.pushed_at);
+  if (tracer_.is_on()) trace_run(run_id);
   active_.insert(run.executor);
   executor.pushed.push_back(run_id);
   if (const Status pushed = executor.process->push_run(run.lane, command); !pushed.ok())
@@ -254,6 +273,8 @@ void Runner::finish(uint64_t run_id, bool failed) {
 void Runner::forget_run(uint64_t run_id) {
   const auto it = runs_.find(run_id);
   if (it == runs_.end()) return;
+  if (tracer_.is_on()) trace_run_end(run_id);
+  leave_place(run_id, it->second);
   if (const auto on = executors_.find(it->second.executor); on != executors_.end()) {
     if (it->second.pinned) on->second.process->unpin(it->second.plan->id);
     on->second.runs.erase(run_id);
@@ -294,9 +315,7 @@ void Runner::carry_out(const sched::Answer& action) {
       call->times.finished = run->second.finished;
       call->times.reported = run->second.reported;
       call->times.device_time_ns = run->second.device_time_ns;
-      const LiveRun& ran = run->second;
-      call->times.gated = ran.closed_at.ns == 0 ? ran.gated : ran.gated + (os::now() - ran.closed_at);
-      call->times.gated_for = ran.gated_for;
+      call->times.whole = run->second.waits.whole;
       if (call->times.placed.ns != 0) call->setup = setup_of(*call, run->second);
       tell_rounds(run->second.rounds, *call);
       for (const auto& kernel : run->second.kernels) call->kernels.push_back({kernel.launches, kernel.time_ns});
@@ -310,6 +329,8 @@ void Runner::carry_out(const sched::Answer& action) {
   if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);
   call->retry_after = action.retry_after;
   call->times.answered = os::now();
+  call->times.waits = waits_of(*call, call->times.answered);
+  count_answer(*call, action.end == sched::End::kDone, *where);
   requests_.end(*call, action.end, *where);
   give_back(std::move(call));
 }

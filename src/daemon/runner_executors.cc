@@ -138,7 +138,10 @@ void Runner::greet(uint64_t key) {
   if (!executor.process->greeted() || executor.greeting_due == Time::never()) return;
   executor.greeting_due = Time::never();
   executor.start.to = os::now();
+  note_start(executor);
   set_spin(executor.device);
+  if (executor.id && tracer_.is_on())
+    tracer_.executor_up(executor.id->value, executor.device, executor.start.from, executor.start.to, false);
   if (executor.id) feed(sched::ExecutorUp{*executor.id});
 }
 
@@ -202,7 +205,8 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   run.kernels = event.kernels;
   executor.process->learn(run.plan->id, Duration{elapsed_ns});
   ++on.runs_ended;
-  on.device_time_ns += run.device_time_ns;
+  charge(executor, run);
+  note_held(executor, run);
   if (run.stopped) executor.process->stopped(lane);
   std::erase(executor.pushed, event.run);
   mark_started(executor);
@@ -217,6 +221,7 @@ void Runner::doom(uint64_t key, const Error& why) {
   active_.erase(key);
   if (why.code != ErrorCode::kUnavailable)
     os::log_warning("executor {}: {}; it is ended", executor.process->pid(), why.text);
+  note_end(executor);
   executor.process->kill();
 }
 
@@ -233,8 +238,10 @@ void Runner::lose(uint64_t key) {
       ended(key, lane, *end);
     }
   Executor& executor = executors_.at(key);
+  charge_lost(executor);
   const ExecutorEnd end = executor.process->end();
   ++counters_.executors_lost;
+  if (executor.id && tracer_.is_on()) tracer_.executor_lost(executor.id->value, executor.device, os::now());
   const std::optional<uint64_t> culprit = find_culprit(executor, end);
   if (!executor.killed_by_us)
     os::log_warning("executor {} on {}: ended by {}{}{}", key, device(executor.device).config.name,

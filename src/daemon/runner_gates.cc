@@ -21,19 +21,23 @@ uint32_t small(Duration duration) { return static_cast<uint32_t>(std::clamp<int6
 
 }  // namespace
 
-ipc::Grant Runner::grant_of(const sched::Grant& grant) {
+ipc::Grant Runner::grant_of(const sched::Grant& grant) const {
   ipc::Grant page;
   page.open = grant.open;
   page.tells = grant.tells;
+  page.meters = grant.meters;
+  page.overdraws = grant.overdraws;
+  page.from_ns = grant.from.ns;
   page.until_ns = grant.until == Time::never() ? 0 : grant.until.ns;
   page.depth_ns = static_cast<uint64_t>(std::max<int64_t>(0, grant.depth.ns));
   page.depth = grant.launches;
   page.slice_ns = small(grant.slice);
   page.beyond_ns = small(grant.beyond);
-  return page;
+  return tracer_.marked(page);
 }
 
 void Runner::carry_out(const sched::Grant& action) {
+  if (tracer_.is_on()) trace_grant(action);
   if (sched::is_program(action.launcher)) {
     const auto program = programs_.find(action.launcher.value - sched::kFirstProgram);
     if (program != programs_.end()) program->second.gate->grant(grant_of(action));
@@ -44,31 +48,13 @@ void Runner::carry_out(const sched::Grant& action) {
   Executor& executor = executors_.at(key->second);
   const auto lane = static_cast<uint32_t>(action.launcher.value & 255);
   executor.process->grant(lane, grant_of(action));
-  note_gate(executor, lane, action.open);
-}
-
-// Why a run took so long: who was more urgent, where that is its own tenant's business.
-void Runner::note_gate(Executor& executor, uint32_t lane, bool open) {
-  const auto it = std::find_if(executor.runs.begin(), executor.runs.end(),
-                               [&](uint64_t run) { return runs_.at(run).lane == lane; });
-  if (it == executor.runs.end()) return;
-  LiveRun& run = runs_.at(*it);
-  const Time now = os::now();
-  if (run.closed_at.ns != 0) run.gated = run.gated + (now - run.closed_at);
-  run.closed_at = open ? Time{0} : now;
-  if (open) return;
-  const LiveRun* most_urgent = nullptr;
-  for (const auto& [id, other] : runs_) {
-    const auto on = executors_.find(other.executor);
-    if (on == executors_.end() || on->second.device != executor.device || other.level >= run.level) continue;
-    if (!most_urgent || other.level < most_urgent->level) most_urgent = &other;
-  }
-  if (!most_urgent) return;  // it is about to come: `Run` follows
-  run.gated_for = most_urgent->function->tenant == run.function->tenant ? most_urgent->function->name : "";
+  using Why = sched::Grant::Why;
+  note_gate(executor, lane, action.open ? Why::kOpen : action.why == Why::kOpen ? Why::kUrgent : action.why);
 }
 
 // What a launcher says of itself; times that have not come are of no use to anyone.
 void Runner::heard(sched::LauncherId launcher, const ipc::LaneEvent& event) {
+  if (tracer_.is_on()) trace_heard(launcher, event);
   const auto within = [](uint64_t ns) {
     return Duration{static_cast<int64_t>(std::min<uint64_t>(ns, Duration::seconds(3600).ns))};
   };
@@ -81,6 +67,8 @@ void Runner::heard(sched::LauncherId launcher, const ipc::LaneEvent& event) {
     feed(sched::GapBegun{launcher, at, gap->after});
   } else if (const auto* used = std::get_if<ipc::DeviceUsed>(&event)) {
     counters_.past_gate.fetch_add(used->past_gate, std::memory_order_relaxed);
+    if (sched::is_program(launcher)) charge(programs_.at(launcher.value - sched::kFirstProgram), used->time_ns);
+    learn(launcher, *used);
     feed(sched::DeviceUsed{launcher, within(used->time_ns)});
   }
 }
@@ -96,14 +84,24 @@ Result<ProgramLink> Runner::join(const Tenant& tenant, const ProgramSpec& spec) 
   QUERN_TRY(ProgramLink link, gate->link(number));
   const std::string name = tenant.name + "/" + spec.name;
   const uint64_t name_number = program_names_.try_emplace(name, kFirstName + program_names_.size()).first->second;
-  programs_.emplace(number, Program{std::move(gate), on});
+  bring_gaps_back({tenant.name, spec.name, ""}, {name_number});
   const uint8_t priority = std::max(spec.priority, tenant.limits.priority);
-  feed(sched::LauncherUp{sched::program_of(number), {on}, {name_number}, priority});
+  Program& joined = programs_[number];
+  joined.gate = std::move(gate);
+  joined.device = on;
+  joined.account = &accounts_.of(tenant.name, Accounts::program(spec.name), device(on).config.name);
+  joined.charged_at = os::now();
+  joined.name = spec.name;
+  joined.tenant = tenant.name;
+  joined.level = sched::level_of(priority);
+  if (tracer_.is_on()) tracer_.program_up(sched::program_of(number), on, joined.name, joined.tenant, joined.level);
+  feed(sched::LauncherUp{sched::program_of(number), {on}, {name_number}, priority, quota_of(spec)});
   return link;
 }
 
 void Runner::leave(uint64_t number) {
   if (programs_.erase(number) == 0) return;  // its descriptors close, and so leave the poller
+  if (tracer_.is_on()) tracer_.gone(sched::program_of(number), os::now());
   feed(sched::LauncherGone{sched::program_of(number)});
 }
 
@@ -127,13 +125,15 @@ void Runner::drain_program(uint64_t number) {
 void Runner::set_class(Executor& executor) {
   if (!has_classes_ || executor.runs.empty()) return;
   uint8_t most_urgent = sched::kLeastUrgent;
-  for (const uint64_t run : executor.runs) most_urgent = std::min(most_urgent, runs_.at(run).level);
-  const bool is_best_effort = most_urgent >= kBestEffort;
-  if (executor.is_best_effort == is_best_effort) return;
-  executor.is_best_effort = is_best_effort;
+  for (const uint64_t run : executor.runs) most_urgent = std::min(most_urgent, sched::priority_of(runs_.at(run).level));
+  const auto wanted = most_urgent >= kBestEffort   ? os::WorkerClass::kBestEffort
+                      : most_urgent <= kLastUrgent ? os::WorkerClass::kUrgent
+                                                   : os::WorkerClass::kNormal;
+  if (executor.worker_class == wanted) return;
+  executor.worker_class = wanted;
   for (const int32_t worker : executor.process->workers())
     if (os::exists(fmt::format("/proc/{}/task/{}", executor.process->pid(), worker)))
-      os::set_idle_class(worker, is_best_effort);
+      os::set_worker_class(worker, wanted);
 }
 
 }  // namespace quern::daemon

@@ -114,11 +114,11 @@ Result<Story> Runner::story(const Tenant& tenant, const std::string& request) {
     for (const auto& [id, call] : calls_) {
       if (call->id != request) continue;
       story.times = call->times;
+      story.times.waits = waits_of(*call, os::now());
       for (const auto& [run_id, run] : runs_)
         if (run.request == id) {
           story.times.pushed = run.pushed_at;
-          story.times.gated = run.closed_at.ns == 0 ? run.gated : run.gated + (os::now() - run.closed_at);
-          story.times.gated_for = run.gated_for;
+          story.times.whole = run.waits.whole;
           if (call->times.placed.ns != 0) story.setup = setup_of(*call, run);
         }
     }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -12,7 +14,7 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 4;
+constexpr int kSchema = 5;
 // `turn`: whichever version of a name has the highest is current.
 constexpr const char* kTables = R"(
   CREATE TABLE versions (
@@ -46,6 +48,20 @@ constexpr const char* kObjects = R"(
     tenant TEXT NOT NULL, object TEXT NOT NULL, bytes INTEGER NOT NULL, created_at TEXT NOT NULL,
     PRIMARY KEY (tenant, object));
 )";
+// Programs are functions without a version here. Identities are numbers without a sign, kept as ones with it.
+constexpr const char* kProfiles = R"(
+  CREATE TABLE kernel_times (
+    age INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, device TEXT NOT NULL, identity INTEGER NOT NULL,
+    samples INTEGER NOT NULL, groups INTEGER NOT NULL, mean_ps INTEGER NOT NULL, spread_ps INTEGER NOT NULL,
+    last_ps BLOB NOT NULL, seen_s INTEGER NOT NULL, UNIQUE (owner, device, identity));
+  CREATE TABLE function_kernels (
+    age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,
+    identity INTEGER NOT NULL, kernel INTEGER NOT NULL, groups INTEGER NOT NULL,
+    UNIQUE (tenant, name, version, identity));
+  CREATE TABLE function_gaps (
+    age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,
+    after INTEGER NOT NULL, gaps BLOB NOT NULL, UNIQUE (tenant, name, version, after));
+)";
 // Schema 1 kept the current version of each name.
 constexpr const char* kFromOne = R"(
   INSERT INTO versions SELECT tenant, name, version, created_at, 1 FROM functions;
@@ -73,10 +89,31 @@ Status prepare_schema(Database& database, const std::string& folder) {
   std::string changes;
   if (schema < 2) changes += fmt::format("{} {}", kTables, schema == 1 ? kFromOne : kBinaries);
   if (schema < 3) changes += kStandings;  // nobody stands anywhere yet
-  changes += kObjects;                    // constants are still in the files; nobody has put anything
+  if (schema < 4) changes += kObjects;    // constants are still in the files; nobody has put anything
+  changes += kProfiles;                   // nothing was learned yet
   return database.atomically(
       [&] { return database.execute(fmt::format("{} PRAGMA user_version={}", changes, kSchema)); });
 }
+
+// Times in one blob: they are never looked at one by one.
+template <class T>
+Bytes bytes_of(const std::vector<T>& numbers) {
+  ByteWriter writer;
+  for (const T number : numbers) writer.put(number);
+  return writer.take();
+}
+
+template <class T>
+std::vector<T> numbers_of(const Bytes& bytes) {
+  std::vector<T> numbers;
+  ByteReader reader(bytes);
+  while (reader.ok() && !reader.at_end()) numbers.push_back(reader.get<T>());
+  if (!reader.ok()) numbers.clear();
+  return numbers;
+}
+
+// What goes with a version.
+constexpr const char* kOfFunctions[] = {"function_kernels", "function_gaps"};
 
 }  // namespace
 
@@ -189,11 +226,15 @@ Status State::make_current(std::string_view tenant, std::string_view name, std::
 }
 
 Status State::remove_version(std::string_view tenant, std::string_view name, std::string_view version) {
-  return Statement(database_, "DELETE FROM versions WHERE tenant = ? AND name = ? AND version = ?")
-      .bind(tenant)
-      .bind(name)
-      .bind(version)
-      .run();
+  return database_.atomically([&]() -> Status {
+    for (const char* table : {"versions", kOfFunctions[0], kOfFunctions[1]})
+      QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ? AND version = ?", table))
+                    .bind(tenant)
+                    .bind(name)
+                    .bind(version)
+                    .run());
+    return {};
+  });
 }
 
 Result<bool> State::remove_function(std::string_view tenant, std::string_view name) {
@@ -201,7 +242,7 @@ Result<bool> State::remove_function(std::string_view tenant, std::string_view na
   QUERN_TRY(database_.atomically([&]() -> Status {
     Statement row(database_, "SELECT 1 FROM versions WHERE tenant = ? AND name = ?");
     QUERN_TRY(removed, row.bind(tenant).bind(name).next());
-    for (const char* table : {"versions", "settings", "history"})
+    for (const char* table : {"versions", "settings", "history", kOfFunctions[0], kOfFunctions[1]})
       QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ?", table))
                     .bind(tenant)
                     .bind(name)
@@ -322,6 +363,104 @@ Result<std::map<std::string, int64_t>> State::vtimes() {
     QUERN_TRY(const bool more, rows.next());
     if (!more) return all;
     all[rows.text(0)] = rows.number(1);
+  }
+}
+
+Status State::put_kernel(const KernelRecord& record) {
+  const KernelTimes& times = record.times;
+  return Statement(database_,
+                   "INSERT OR REPLACE INTO kernel_times (owner, device, identity, samples, groups, mean_ps, spread_ps, "
+                   "last_ps, seen_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(record.place.owner)
+      .bind(record.place.device)
+      .bind(static_cast<int64_t>(record.identity))
+      .bind(static_cast<int64_t>(times.samples))
+      .bind(static_cast<int64_t>(times.groups))
+      .bind(std::llround(times.mean_ps))
+      .bind(std::llround(times.spread_ps))
+      .bind(std::span<const std::byte>(bytes_of(times.last_ps)))
+      .bind(times.seen_s)
+      .run();
+}
+
+Status State::put_function_kernel(const FunctionKernelRecord& record) {
+  return Statement(database_,
+                   "INSERT OR REPLACE INTO function_kernels (tenant, name, version, identity, kernel, groups) "
+                   "SELECT ?1, ?2, ?3, ?4, ?5, ?6 "
+                   "WHERE EXISTS (SELECT 1 FROM versions WHERE tenant = ?1 AND name = ?2 AND version = ?3)")
+      .bind(record.function.tenant)
+      .bind(record.function.name)
+      .bind(record.function.version)
+      .bind(static_cast<int64_t>(record.identity))
+      .bind(static_cast<int64_t>(record.kernel))
+      .bind(static_cast<int64_t>(record.groups))
+      .run();
+}
+
+Status State::put_gaps(const GapsRecord& record) {
+  std::vector<int64_t> gaps;
+  for (const Duration gap : record.gaps) gaps.push_back(gap.ns);
+  return Statement(database_,
+                   "INSERT OR REPLACE INTO function_gaps (tenant, name, version, after, gaps) "
+                   "SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?3 = '' "
+                   "OR EXISTS (SELECT 1 FROM versions WHERE tenant = ?1 AND name = ?2 AND version = ?3)")
+      .bind(record.function.tenant)
+      .bind(record.function.name)
+      .bind(record.function.version)
+      .bind(static_cast<int64_t>(record.after))
+      .bind(std::span<const std::byte>(bytes_of(gaps)))
+      .run();
+}
+
+Status State::put_profiles(const ProfileRecords& records) {
+  return database_.atomically([&]() -> Status {
+    for (const KernelRecord& record : records.kernels) QUERN_TRY(put_kernel(record));
+    for (const FunctionKernelRecord& record : records.function_kernels) QUERN_TRY(put_function_kernel(record));
+    for (const GapsRecord& record : records.gaps) QUERN_TRY(put_gaps(record));
+    for (const char* table : {"kernel_times", kOfFunctions[0], kOfFunctions[1]})
+      QUERN_TRY(database_.execute(
+          fmt::format("DELETE FROM {0} WHERE age <= (SELECT age FROM {0} ORDER BY age DESC LIMIT 1 OFFSET {1})", table,
+                      kMostProfiles)));
+    return {};
+  });
+}
+
+Result<ProfileRecords> State::profiles() {
+  ProfileRecords all;
+  Statement kernels(database_,
+                    "SELECT owner, device, identity, samples, groups, mean_ps, spread_ps, last_ps, seen_s "
+                    "FROM kernel_times ORDER BY age");
+  for (;;) {
+    QUERN_TRY(const bool more, kernels.next());
+    if (!more) break;
+    KernelTimes times;
+    times.samples = static_cast<uint64_t>(std::max<int64_t>(0, kernels.number(3)));
+    times.groups = static_cast<uint64_t>(std::max<int64_t>(0, kernels.number(4)));
+    times.mean_ps = static_cast<double>(kernels.number(5));
+    times.spread_ps = static_cast<double>(kernels.number(6));
+    times.last_ps = numbers_of<uint64_t>(kernels.bytes(7));
+    times.seen_s = kernels.number(8);
+    if (times.samples == 0 || times.last_ps.empty()) continue;
+    all.kernels.push_back(
+        {{kernels.text(0), kernels.text(1)}, static_cast<uint64_t>(kernels.number(2)), std::move(times)});
+  }
+  Statement names(database_,
+                  "SELECT tenant, name, version, identity, kernel, groups FROM function_kernels ORDER BY age");
+  for (;;) {
+    QUERN_TRY(const bool more, names.next());
+    if (!more) break;
+    all.function_kernels.push_back({{names.text(0), names.text(1), names.text(2)},
+                                    static_cast<uint64_t>(names.number(3)),
+                                    static_cast<uint32_t>(names.number(4)),
+                                    static_cast<uint64_t>(names.number(5))});
+  }
+  Statement gaps(database_, "SELECT tenant, name, version, after, gaps FROM function_gaps ORDER BY age");
+  for (;;) {
+    QUERN_TRY(const bool more, gaps.next());
+    if (!more) return all;
+    GapsRecord record{{gaps.text(0), gaps.text(1), gaps.text(2)}, static_cast<uint64_t>(gaps.number(3)), {}};
+    for (const int64_t ns : numbers_of<int64_t>(gaps.bytes(4))) record.gaps.push_back({ns});
+    if (!record.gaps.empty()) all.gaps.push_back(std::move(record));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "daemon/object_store.h"
+#include "daemon/profile_records.h"
 #include "daemon/sqlite.h"
 #include "os/fd.h"
 
@@ -99,6 +100,12 @@ class State {
   Status put_vtimes(const std::map<std::string, int64_t>& vtimes);
   Result<std::map<std::string, int64_t>> vtimes();
 
+  /// What was learned since the last time: each record in place of its like. Of what is stored no longer, nothing is
+  /// taken; the oldest past kMostProfiles leave.
+  Status put_profiles(const ProfileRecords& records);
+  /// The oldest first. What makes no sense is left out: it is learned again.
+  Result<ProfileRecords> profiles();
+
   /// kNotFound if its object is not stored.
   Status put_binary(const BinaryRecord& binary);
   Result<std::optional<BinaryRecord>> binary(std::string_view key);
@@ -121,6 +128,7 @@ class State {
   /// A binary is a cache entry: it can be built again. At some 100 KiB each this is the better part of a gigabyte.
   static constexpr int kMostBinaries = 4096;
   static constexpr int kMostHistory = 100;
+  static constexpr int kMostProfiles = 65536;  ///< of each kind; as many as the daemon remembers (Profiles)
 
  private:
   State(os::Fd lock, ObjectStore objects, Database database)
@@ -129,6 +137,9 @@ class State {
   Status check_objects(const FunctionRecord& function) const;
   Status insert_objects(const FunctionRecord& function);
   Status take_turn(std::string_view tenant, std::string_view name, std::string_view version);
+  Status put_kernel(const KernelRecord& record);
+  Status put_function_kernel(const FunctionKernelRecord& record);
+  Status put_gaps(const GapsRecord& record);
 
   os::Fd lock_;  // first in, last out
   ObjectStore objects_;

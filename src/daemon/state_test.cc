@@ -14,6 +14,9 @@
 namespace quern::daemon {
 namespace {
 
+// What older schemas did not have.
+const std::string kNoProfiles = "DROP TABLE kernel_times; DROP TABLE function_kernels; DROP TABLE function_gaps;";
+
 class StateTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -43,6 +46,25 @@ class StateTest : public testing::Test {
 
   static ConstantRecord constant(State& state, const std::string& bytes) {
     return {*state.objects().put(as_bytes_of(bytes)), bytes.size()};
+  }
+
+  /// Of a kernel of the function, of its gaps, and of those of a program.
+  static ProfileRecords learned(const FunctionRecord& function) {
+    ProfileRecords records;
+    KernelTimes times;
+    times.samples = 40;
+    times.groups = 16;
+    times.mean_ps = 5200;
+    times.spread_ps = 130;
+    times.last_ps = {5000, 5400, uint64_t{1} << 40};
+    times.seen_s = 1'700'000'000;
+    const uint64_t identity = 0xfedcba9876543210;
+    const FunctionVersion version{function.tenant, function.name, function.version};
+    records.kernels = {{{"a", "cpu0"}, identity, times}};
+    records.function_kernels = {{version, identity, 3, 16}};
+    records.gaps = {{{"a", "player", ""}, identity, {Duration{7}}},
+                    {version, UINT64_MAX, {Duration::millis(3), Duration::micros(2900)}}};
+    return records;
   }
 
   /// Does `work` in a process that ends without closing anything, as after kill -9.
@@ -151,7 +173,8 @@ TEST_F(StateTest, AStateOfSchemaTwoIsTakenOver) {
   {
     auto database = Database::open(folder_ + "/state.db");
     ASSERT_TRUE(database
-                    ->execute("DROP TABLE standings; DROP TABLE version_constants; DROP TABLE tenant_objects;"
+                    ->execute(kNoProfiles +
+                              "DROP TABLE standings; DROP TABLE version_constants; DROP TABLE tenant_objects;"
                               "PRAGMA user_version=2")
                     .ok());
   }
@@ -175,13 +198,112 @@ TEST_F(StateTest, AStateOfSchemaThreeIsTakenOver) {
   {
     auto database = Database::open(folder_ + "/state.db");
     ASSERT_TRUE(
-        database->execute("DROP TABLE version_constants; DROP TABLE tenant_objects; PRAGMA user_version=3").ok());
+        database
+            ->execute(kNoProfiles + "DROP TABLE version_constants; DROP TABLE tenant_objects; PRAGMA user_version=3")
+            .ok());
   }
   auto state = open();
   EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{kept});
   EXPECT_EQ(state->vtimes()->at("a"), 1);
   EXPECT_TRUE(state->tenant_objects("a")->empty());
   EXPECT_TRUE(state->put_function(function(*state, "a", "saxpy", "new")).ok());
+}
+
+TEST_F(StateTest, AStateOfSchemaFourIsTakenOver) {
+  FunctionRecord kept;
+  {
+    auto state = open();
+    kept = function(*state, "a", "saxpy", "kept");
+    ASSERT_TRUE(state->put_function(kept).ok());
+  }
+  {
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(database->execute(kNoProfiles + "PRAGMA user_version=4").ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{kept});
+  EXPECT_TRUE(state->profiles()->empty());
+  EXPECT_TRUE(state->put_profiles(learned(kept)).ok());
+}
+
+TEST_F(StateTest, ProfilesComeBackAsTheyWereLastPut) {
+  ProfileRecords wanted;
+  {
+    auto state = open();
+    const FunctionRecord saxpy = function(*state, "a", "saxpy", "one");
+    ASSERT_TRUE(state->put_function(saxpy).ok());
+    wanted = learned(saxpy);
+    // As it was before: what is put later takes its place.
+    ProfileRecords older = wanted;
+    older.kernels[0].times.last_ps = {1};
+    older.function_kernels[0].groups = 1;
+    older.gaps[0].gaps = {Duration{5}};
+    ASSERT_TRUE(state->put_profiles(older).ok());
+    ASSERT_TRUE(state->put_profiles(wanted).ok());
+    ASSERT_TRUE(state->put_profiles({}).ok());
+  }
+  EXPECT_EQ(*open()->profiles(), wanted);
+}
+
+TEST_F(StateTest, ProfilesLeaveWithTheirVersion) {
+  auto state = open();
+  const FunctionRecord old = function(*state, "a", "saxpy", "old"), fresh = function(*state, "a", "saxpy", "new");
+  ASSERT_TRUE(state->put_function(old).ok());
+  ASSERT_TRUE(state->put_function(fresh).ok());
+  ASSERT_TRUE(state->put_profiles(learned(old)).ok());
+  ASSERT_TRUE(state->put_profiles(learned(fresh)).ok());
+  ASSERT_TRUE(state->put_function(old).ok()) << "in place of its like: what was learned of it stays";
+  EXPECT_EQ(state->profiles()->function_kernels.size(), 2u);
+  ASSERT_TRUE(state->remove_version("a", "saxpy", old.version).ok());
+  const ProfileRecords left = *state->profiles();
+  ASSERT_EQ(left.function_kernels.size(), 1u);
+  EXPECT_EQ(left.function_kernels[0].function.version, fresh.version);
+  ASSERT_EQ(left.gaps.size(), 2u);
+  EXPECT_EQ(left.gaps[0].function.name, "player") << "a program has no version to leave with";
+  EXPECT_EQ(left.gaps[1].function.version, fresh.version);
+  ASSERT_TRUE(*state->remove_function("a", "saxpy"));
+  EXPECT_TRUE(state->profiles()->function_kernels.empty());
+  EXPECT_EQ(state->profiles()->gaps.size(), 1u);
+  EXPECT_EQ(state->profiles()->kernels.size(), 1u) << "another function may have the same kernel";
+  ASSERT_TRUE(state->put_profiles(learned(fresh)).ok()) << "learned before it left, and stored afterwards";
+  EXPECT_TRUE(state->profiles()->function_kernels.empty());
+}
+
+TEST_F(StateTest, ProfilesThatMakeNoSenseAreLeftOut) {
+  FunctionRecord saxpy;
+  {
+    auto state = open();
+    saxpy = function(*state, "a", "saxpy", "one");
+    ASSERT_TRUE(state->put_function(saxpy).ok());
+    ASSERT_TRUE(state->put_profiles(learned(saxpy)).ok());
+  }
+  {
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(
+        database->execute("UPDATE kernel_times SET last_ps = x'0102'; UPDATE function_gaps SET gaps = x''").ok());
+  }
+  const auto profiles = open()->profiles();
+  ASSERT_TRUE(profiles.ok());
+  EXPECT_TRUE(profiles->kernels.empty());
+  EXPECT_TRUE(profiles->gaps.empty());
+  EXPECT_EQ(profiles->function_kernels.size(), 1u);
+}
+
+TEST_F(StateTest, OnlySoManyProfilesAreKept) {
+  auto state = open();
+  ProfileRecords many;
+  KernelTimes times;
+  times.add(1, 1000, 1);
+  for (int i = 0; i < State::kMostProfiles; ++i)
+    many.kernels.push_back({{"a", "cpu0"}, static_cast<uint64_t>(i) + 1, times});
+  ASSERT_TRUE(state->put_profiles(many).ok());
+  many.kernels.resize(1);
+  many.kernels[0].place.owner = "b";
+  ASSERT_TRUE(state->put_profiles(many).ok());
+  const auto kept = *state->profiles();
+  ASSERT_EQ(kept.kernels.size(), static_cast<size_t>(State::kMostProfiles));
+  EXPECT_EQ(kept.kernels.front().identity, 2u) << "the oldest left";
+  EXPECT_EQ(kept.kernels.back().place.owner, "b");
 }
 
 TEST_F(StateTest, ConstantsComeBackAndAreCollectedWithTheirVersion) {
@@ -400,7 +522,7 @@ TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
   const auto state = State::open(folder_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(state.error().text.find("schema 7, this one knows 4"), std::string::npos) << state.error().text;
+  EXPECT_NE(state.error().text.find("schema 7, this one knows 5"), std::string::npos) << state.error().text;
 }
 
 TEST_F(StateTest, ADamagedDatabaseIsNamed) {

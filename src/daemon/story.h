@@ -16,7 +16,8 @@ struct Story {
   std::vector<std::string> sentences;
 };
 
-/// The story in sentences; `now` is its end where it has none.
+/// The story in sentences; `now` is its end where it has none. Of what it waited for, all that took more than a
+/// millisecond or a twentieth of its life.
 std::vector<std::string> tell(const Story& story, Time now);
 
 }  // namespace quern::daemon

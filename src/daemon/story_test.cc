@@ -27,6 +27,8 @@ Story ended() {
 
 std::string text(const Story& story) { return fmt::format("{}", fmt::join(tell(story, ms(100)), "\n")); }
 
+bool has(const Story& story, const std::string& words) { return text(story).find(words) != std::string::npos; }
+
 TEST(Story, OfAWarmOneSaysThatNothingWasSetUp) {
   EXPECT_EQ(text(ended()),
             "r1 of mill ended (done) after 62.0ms.\n"
@@ -51,13 +53,56 @@ TEST(Story, OfAColdOneTellsThePartsTheirSumAndTheLongest) {
 
 TEST(Story, OfOneWhoseGateWasClosedSaysForWhom) {
   Story story = ended();
-  story.times.gated = Duration::millis(4);
-  EXPECT_NE(text(story).find("Its gate was closed for 4.00ms in all: another run or program on the device was more "
-                             "urgent."),
-            std::string::npos)
-      << text(story);
-  story.times.gated_for = "quick";
-  EXPECT_NE(text(story).find(": function quick was more urgent."), std::string::npos) << text(story);
+  story.times.waits.add_urgent("", Duration::millis(4));
+  story.times.waits.add_urgent("quick", Duration::millis(7));
+  story.times.waits.add_urgent("brief", Duration::micros(500));
+  story.times.waits.add(Cause::kQuota, Duration::millis(9));
+  EXPECT_TRUE(
+      has(story, "Its gate was closed for 4.00ms in all: another tenant's run, or a program, was more urgent."));
+  EXPECT_TRUE(has(story, "Its gate was closed for 7.00ms in all: function quick was more urgent."));
+  EXPECT_FALSE(has(story, "brief")) << "neither a millisecond nor a twentieth of its life";
+  EXPECT_TRUE(has(
+      story,
+      "Its gate was closed for 9.00ms in all: its function had none of its share left, of time or of units (quota)."));
+}
+
+TEST(Story, OfOneThatWaitedForItsTurnSaysBehindWhom) {
+  Story story = ended();
+  EXPECT_FALSE(has(story, "(queue)"));
+  EXPECT_FALSE(has(story, "(fairness)"));
+  story.times.waits.add(Cause::kQueue, Duration::millis(30));
+  story.times.waits.add(Cause::kFairness, Duration::millis(20));
+  EXPECT_TRUE(has(story, "It waited 30.0ms behind earlier work of its own tenant (queue)."));
+  EXPECT_TRUE(has(story, "It waited 20.0ms while other tenants had their turn (fairness)."));
+}
+
+TEST(Story, OfOneThatWaitedForRoomOrAPlanSaysSo) {
+  Story story = ended();
+  EXPECT_FALSE(has(story, "(memory)"));
+  story.times.waits.add(Cause::kMemory, Duration::millis(3));
+  story.times.waits.add(Cause::kSetup, Duration::millis(2));
+  EXPECT_TRUE(has(story, "It waited 3.00ms for room: what was in memory had to leave first (memory)."));
+  EXPECT_TRUE(has(story, "It took 2.00ms to get ready (setup)."));
+  EXPECT_FALSE(has(story, "nothing had to be set up"));
+}
+
+TEST(Story, AShortWaitIsToldInAShortLife) {
+  Story story = ended();
+  story.times.answered = story.times.submitted + Duration::micros(1000);
+  story.times.waits.add(Cause::kFairness, Duration::micros(49));
+  EXPECT_FALSE(has(story, "(fairness)"));
+  story.times.waits.add(Cause::kFairness, Duration::micros(2));
+  EXPECT_TRUE(has(story, "It waited 51.0us while other tenants had their turn (fairness)."));
+}
+
+TEST(Story, OfOneWithAKernelThatCouldNotBeCutSaysWhoseTimeThatTook) {
+  Story story = ended();
+  story.times.whole = WholeKernel{"sum", "uses get_num_groups", Duration::micros(900)};
+  EXPECT_FALSE(has(story, "sum"));
+  story.times.whole->held = Duration::millis(12);
+  EXPECT_TRUE(has(story,
+                  "Its kernel sum kept more urgent work waiting for 12.0ms: it cannot be cut (uses "
+                  "get_num_groups)."));
 }
 
 TEST(Story, OfOneThatWaitsSaysForWhat) {
@@ -69,6 +114,8 @@ TEST(Story, OfOneThatWaitsSaysForWhat) {
   EXPECT_EQ(text(story),
             "r1 of mill is queued, for 100ms.\n"
             "It waits for its turn: the devices are busy with others, or it is not the next.");
+  story.times.waits.add(Cause::kFairness, Duration::millis(90));
+  EXPECT_TRUE(has(story, "It waited 90.0ms while other tenants had their turn (fairness)."));
 }
 
 }  // namespace

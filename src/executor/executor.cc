@@ -102,8 +102,12 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
   QUERN_TRY(process.holdings, Holdings::create(*process.device, spec.in_place, tell));
 
   for (uint32_t i = 0; i < start->lanes; ++i) {
-    Lane::Links links{process.pages.daemon().lanes[i], process.pages.executor().lanes[i], process.wakes[i],
-                      *process.daemon_wake, process.busy_lanes};
+    Lane::Links links{process.pages.daemon().lanes[i],
+                      process.pages.executor().lanes[i],
+                      process.wakes[i],
+                      *process.daemon_wake,
+                      process.busy_lanes,
+                      !spec.cores.empty()};
     QUERN_TRY(auto lane, Lane::create(*process.holdings, links));
     process.lanes.push_back(std::move(lane));
   }
@@ -118,6 +122,7 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
   os::use_alternate_stack();
   QUERN_TRY(process.device->on_each_worker([] { os::use_alternate_stack(); }));
   watch_faults(process.pages.executor().fault);
+  for (const int worker : process.device->worker_threads()) os::set_worker_class(worker, os::WorkerClass::kNormal);
 
   ipc::Hello hello;
   hello.caps = caps_frame(process.device->caps());

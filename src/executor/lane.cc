@@ -35,9 +35,21 @@ Result<std::unique_ptr<Lane>> Lane::create(Holdings& holdings, Links links) {
 Lane::Lane(Holdings& holdings, Links links, std::unique_ptr<hal::Queue> queue)
     : holdings_(holdings),
       links_(links),
-      queue_(std::move(queue)),
+      queue_(queue.get()),
       commands_(links.daemon.command_head, links.own.command_tail, links.daemon.commands),
-      events_(links.own.event_head, links.daemon.event_tail, links.own.events) {}
+      events_(links.own.event_head, links.daemon.event_tail, links.own.events) {
+  queues_.emplace(std::pair(0U, 0U), std::move(queue));
+}
+
+Status Lane::use_units(uint32_t units, uint32_t first) {
+  auto& queue = queues_[{units, first}];
+  if (!queue) {
+    QUERN_TRY(queue, holdings_.device().create_queue(units, first));
+  }
+  queue_ = queue.get();
+  seen_device_ns_ = told_device_ns_ = queue_->device_time_ns();
+  return {};
+}
 
 Status Lane::serve() {
   Bytes record;
@@ -111,13 +123,15 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   ipc::RunEnded ended;
   ended.run = command.run;
   ended.taken_ns = taken.ns;
+  Status status = use_units(command.units, command.first_unit);
   const uint64_t before_ns = queue_->device_time_ns();
   first_start_ns_ = last_end_ns_ = waited_ns_ = 0;
   is_confirmed_ = false;
   scale_ = 1;
   told_next_ns_ = 0;
+  last_identity_ = pause_.after = 0;
   profile_.clear();
-  Status status = execute(command, ended);
+  if (status.ok()) status = execute(command, ended);
   // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
   if (Status drained = drain(); status.ok()) status = std::move(drained);
   in_use_.clear();
@@ -131,6 +145,9 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   ended.waited_ns = waited_ns_;
   ended.device_time_ns = queue_->device_time_ns() - before_ns;
   while (!profile_.empty() && profile_.back().launches == 0) profile_.pop_back();
+  tell_traced();
+  tell_used(Moment::kRunEnd);
+  told_device_ns_ = queue_->device_time_ns();
   ended.kernels = profile_;
   links_.own.running_launch.store(ipc::kNoLaunch, std::memory_order_relaxed);
   links_.own.running_run.store(0, std::memory_order_release);
@@ -312,5 +329,7 @@ void Lane::forget_segment(uint32_t segment) {
 }
 
 template void Lane::report(const ipc::WorkReady& event);
+template void Lane::report(const ipc::DeviceUsed& event);
+template void Lane::report(const ipc::Traced& event);
 
 }  // namespace quern::executor

@@ -32,6 +32,7 @@ class Lane {
     const os::Event& wake;              ///< the daemon signals it after a command or a grant
     const os::Event& daemon_wake;       ///< signalled after an event, if the daemon sleeps
     std::atomic<uint32_t>& busy_lanes;  ///< of this executor: a lane that spins gives way to them
+    bool shares_core = false;           ///< the thread of the lane is on the cores of the device
   };
 
   static Result<std::unique_ptr<Lane>> create(Holdings& holdings, Links links);
@@ -43,10 +44,11 @@ class Lane {
   using ViewKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< buffer, offset, size
   /// How a launch can be divided, and how long it takes.
   struct Cut {
-    uint32_t axis = 0;   ///< the dimension with the most groups
-    uint64_t parts = 1;  ///< groups along it, where it can be launched in slices
-    uint64_t step = 0;   ///< work-items of one
-    double part_ns = 0;  ///< as seen lately; 0: never
+    uint32_t axis = 0;    ///< the dimension with the most groups
+    uint64_t parts = 1;   ///< groups along it, where it can be launched in slices
+    uint64_t step = 0;    ///< work-items of one
+    uint64_t groups = 1;  ///< of one, in all dimensions
+    double part_ns = 0;   ///< as seen lately; 0: never
   };
   /// What this lane keeps for a plan: kernels with their arguments, and views.
   struct Ready {
@@ -68,12 +70,14 @@ class Lane {
   struct InFlight {
     uint64_t point = 0, expected_ns = 0;
     uint32_t launch = 0;
-    uint64_t parts = 0;
-    uint64_t word = 0;      ///< of the gate, when it was launched
-    bool is_first = false;  ///< slice of its kernel
+    uint64_t first = 0, parts = 0;  ///< of its kernel
+    uint64_t word = 0;              ///< of the gate, when it was launched
   };
 
   Lane(Holdings& holdings, Links links, std::unique_ptr<hal::Queue> queue);
+
+  /// From now on launches go to so many units; 0: all. Nothing is in flight.
+  Status use_units(uint32_t units, uint32_t first);
 
   Result<bool> next_command(Bytes& record);
   /// What the daemon sends while a run is in progress; false if the run is to stop.
@@ -118,21 +122,33 @@ class Lane {
   /// meanwhile.
   Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts);
   /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
+  void linger(uint64_t word);
   Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant);
   void tell_next(const Cut* cut, uint64_t parts);
   uint64_t expected_ns(const Cut& cut, uint64_t parts) const;
   Status retire(Ready& ready, size_t keep);
   Status retire_ended(Ready& ready);
-  void learn(Ready& ready, const InFlight& done);
+  bool was_alone(size_t count, uint64_t used_ns) const;
+  void learn(Ready& ready, const InFlight& done, bool is_alone);
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
   void forget_segment(uint32_t segment);
 
+  // lane_tell.cc: what is told of launches that ended.
+  enum class Moment : uint8_t { kBatchEnd, kWait, kRunEnd };
+  void note_ended(const Ready& ready, const InFlight& done, const hal::Interval& time, bool is_undisturbed);
+  /// Nothing is in flight, and what comes next is not decided.
+  void begin_pause();
+  void tell_traced();
+  void tell_used(Moment moment);
+
   // Constant after construction.
   Holdings& holdings_;
   Links links_;
-  std::unique_ptr<hal::Queue> queue_;
   // The lane's thread only.
+  std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<hal::Queue>>
+      queues_;         ///< by units, 0 being all, and the first
+  hal::Queue* queue_;  ///< of the run
   ipc::RingConsumer commands_;
   ipc::RingProducer events_;
   std::map<uint64_t, Ready> ready_;
@@ -156,6 +172,17 @@ class Lane {
   bool is_confirmed_ = false;    ///< a launch of this run has ended
   double scale_ = 1;             ///< how long the last launch took against what was expected of it
   uint64_t told_next_ns_ = 0;    ///< what the daemon was told of the next launch
+  ipc::DeviceUsed used_;         ///< since it was told
+  uint64_t last_identity_ = 0;   ///< of the kernel that ended last; 0: none of this run
+  struct {
+    uint64_t after = 0;  ///< 0: there is none
+    int64_t at_ns = 0;
+    uint64_t word = 0;  ///< of the gate
+  } pause_;
+  ipc::Traced traced_;           ///< not told yet
+  int64_t told_used_ns_ = 0;     ///< when
+  uint64_t told_device_ns_ = 0;  ///< of the queue's device time
+  uint64_t seen_device_ns_ = 0;  ///< of it, when something was retired last
 };
 
 }  // namespace quern::executor

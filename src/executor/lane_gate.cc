@@ -5,14 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "executor/lane.h"
 #include "os/clock.h"
+#include "os/thread.h"
 
 namespace quern::executor {
 namespace {
 
 using Why = launcher::Permit::Why;
+
+// Gaps that are worth filling seldom are further apart.
+constexpr Duration kLinger = Duration::millis(5);
 
 // A new sample counts a quarter. One that is far off is the truth: the kernel does something else now.
 double smoothed(double known, double seen) {
@@ -24,13 +29,21 @@ double smoothed(double known, double seen) {
 
 Lane::Cut Lane::cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset) {
   Cut cut;
-  if (!launch.sliceable || !has_offset) return cut;
+  uint64_t all = 1;
   for (uint32_t axis = 0; axis < launch.dimensions; ++axis) {
+    // Where the driver picks the size of groups, how many there are is its own business.
     if (launch.local[axis] == 0) return {};
     const uint64_t groups = launch.global[axis] / launch.local[axis];
+    all *= groups;
     // Of equals the outermost: what is near in memory stays together.
-    if (groups >= cut.parts) cut = {axis, groups, launch.local[axis], 0};
+    if (groups >= cut.parts && launch.sliceable && has_offset) {
+      cut.axis = axis;
+      cut.parts = groups;
+      cut.step = launch.local[axis];
+    }
   }
+  cut.groups = std::max<uint64_t>(1, all / cut.parts);
+  cut.part_ns = static_cast<double>(launch.group_ps) / 1000.0 * static_cast<double>(cut.groups);
   return cut;
 }
 
@@ -78,12 +91,23 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uin
       case Why::kClosed:
       case Why::kEarly:
         if (grant.tells) tell_next(cut, parts);
+        tell_traced();
+        tell_used(Moment::kWait);
         QUERN_TRY(const bool goes_on, wait_at_gate(run, word, grant));
         if (!goes_on) return 0;
         QUERN_TRY(retire_ended(ready));
         break;
     }
   }
+}
+
+// Who is closed for someone more urgent is opened in the next gap, and to wake an idle core takes 40 us of it. So the
+// thread stays on the core of the device for a while, and gives it up at every look: it has what the urgent one's
+// worker leaves, and that one finds the core awake too.
+void Lane::linger(uint64_t word) {
+  const Time until = os::now() + kLinger;
+  while (links_.daemon.gate.word.load(std::memory_order_acquire) == word && commands_.empty() && os::now() < until)
+    os::yield();
 }
 
 Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant) {
@@ -94,6 +118,7 @@ Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& g
     const int64_t left_ns = grant.from_ns - os::now().ns;
     if (left_ns > 0) limit = {left_ns};
   }
+  if (!grant.open && grant.tells && links_.shares_core) linger(word);
   links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
   const bool is_same = links_.daemon.gate.word.load(std::memory_order_seq_cst) == word;
   if (is_same && commands_.empty()) links_.wake.wait(limit);
@@ -122,12 +147,16 @@ Status Lane::retire(Ready& ready, size_t keep) {
     const std::string entry = launch < launches.size() ? launches[launch].entry : "copy";
     return {Error{waited.error().code, fmt::format("kernel {}: {}", entry, waited.error().text)}};
   }
+  const uint64_t device_ns = queue_->device_time_ns();
+  const uint64_t used_ns = device_ns - std::exchange(seen_device_ns_, device_ns);
+  const bool is_alone = was_alone(in_flight_.size() - keep, used_ns);
   while (in_flight_.size() > keep) {
     const InFlight& done = in_flight_.front();
-    if (done.expected_ns > 0) learn(ready, done);
+    if (done.expected_ns > 0) learn(ready, done, is_alone);
     in_flight_ns_ -= done.expected_ns;
     in_flight_.pop_front();
   }
+  tell_used(Moment::kBatchEnd);
   if (!in_flight_.empty()) links_.own.running_launch.store(in_flight_.front().launch, std::memory_order_relaxed);
   return {};
 }
@@ -141,7 +170,19 @@ Status Lane::retire_ended(Ready& ready) {
   return retire(ready, left);
 }
 
-void Lane::learn(Ready& ready, const InFlight& done) {
+// Whether the time of the first `count` is their own. Where it is wall time it counts whoever else was on the core, and
+// then the workers had less of it; several that share a launch may idle at its end.
+bool Lane::was_alone(size_t count, uint64_t used_ns) const {
+  const hal::Caps& caps = holdings_.device().caps();
+  if (caps.timestamps == hal::Timestamps::kDevice || caps.units > 1) return true;
+  uint64_t wall_ns = 0;
+  for (size_t i = 0; i < count; ++i)
+    if (const auto time = queue_->timing(in_flight_[i].point))
+      wall_ns += static_cast<uint64_t>(std::max<int64_t>(0, time->end_ns - time->start_ns));
+  return used_ns * 20 >= wall_ns * 19;
+}
+
+void Lane::learn(Ready& ready, const InFlight& done, bool is_alone) {
   const auto time = queue_->timing(done.point);
   if (!time) return;
   const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
@@ -151,13 +192,14 @@ void Lane::learn(Ready& ready, const InFlight& done) {
   if (!profile_.empty()) {
     const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;
     if (kernel < profile_.size()) {
-      profile_[kernel].launches += done.is_first;
+      profile_[kernel].launches += done.first == 0;
       profile_[kernel].time_ns += took_ns;
     }
   }
-  // On a CPU device the time counts whoever else was on the core: once the grant changed it may be another's.
-  const bool is_disturbed = cut.part_ns > 0 && done.word != links_.daemon.gate.word.load(std::memory_order_relaxed);
-  if (is_disturbed) return;
+  // Once the grant changed it may be another's time too.
+  const bool is_same_grant = done.word == links_.daemon.gate.word.load(std::memory_order_relaxed);
+  note_ended(ready, done, *time, is_alone && is_same_grant);
+  if (cut.part_ns > 0 && !(is_alone && is_same_grant)) return;
   scale_ = static_cast<double>(took_ns) / static_cast<double>(done.expected_ns);
   is_confirmed_ = true;
   cut.part_ns = smoothed(cut.part_ns, static_cast<double>(took_ns) / static_cast<double>(done.parts));

@@ -12,6 +12,8 @@
 namespace quern::executor {
 namespace {
 
+constexpr double kFillBytesPerNs = 4;  // memory of every device is at least as fast
+
 using Kind = ipc::PlanFrame::Argument::Kind;
 using Role = ipc::PlanFrame::Role;
 
@@ -119,7 +121,7 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
     if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
     const uint64_t expected = expected_ns(cut, parts);
     in_flight_.push_back(
-        {*point, expected, index, parts, links_.daemon.gate.word.load(std::memory_order_relaxed), done == 0});
+        {*point, expected, index, done, parts, links_.daemon.gate.word.load(std::memory_order_relaxed)});
     in_flight_ns_ += expected;
     done += parts;
   }
@@ -127,7 +129,10 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
 }
 
 Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill) {
-  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, nullptr, 1));
+  // Nobody learns how long one takes. What takes for ever to all appearance would wait while every gap passes.
+  Cut cut;
+  cut.part_ns = std::max(1.0, static_cast<double>(fill.size_bytes) / kFillBytesPerNs);
+  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, &cut, 1));
   if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
@@ -175,6 +180,7 @@ Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ip
   in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
   QUERN_TRY(queue_->flush());
   QUERN_TRY(retire(ready, 0));
+  begin_pause();
   Scalar seen{until.dtype, 0};
   std::memcpy(&seen.bits, element_.data(), element_.size());
   const double value = number_of(seen), bound = number_of(value_of(until.value, command));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/lane_test.h"
 
+#include "os/clock.h"
+
 namespace quern::executor {
 namespace {
 
@@ -17,6 +19,23 @@ class LaneRuns : public LaneTest {
         launch.arguments.pop_back();
       }
     prepare(kPlan, plan);
+  }
+  // A run whose first launch is on the device, which stands still, while the lane is before the second.
+  void stop_behind_a_launch(const ipc::Grant& grant) {
+    set_gate(grant);
+    faults_->is_stopped = true;
+    published().running_launch = ipc::kNoLaunch;
+    push(run_command());
+    until([&] { return published().running_launch.load() == 0; });
+  }
+  // The device goes on. The lane may sleep at its gate by then, and looks at what ended only when it is woken.
+  ipc::LaneEvent let_it_tell() {
+    release_device();
+    until([&] {
+      wake_.signal();
+      return !events_->empty();
+    });
+    return wait_event();
   }
 };
 
@@ -73,6 +92,101 @@ TEST_F(LaneRuns, AStopAtAClosedGateEndsTheRun) {
   EXPECT_TRUE(ended.stopped);
   EXPECT_EQ(ended.code, ErrorCode::kCancelled);
   set_gate(true);
+  push(run_command());
+  EXPECT_TRUE(wait_ended().ok) << "the lane serves on";
+}
+
+TEST_F(LaneRuns, TellsHowLongKernelsTook) {
+  prepare_copies(3);
+  start();
+  push(run_command());
+  ASSERT_TRUE(wait_ended().ok);
+  ASSERT_EQ(used_.size(), 1U);
+  EXPECT_EQ(used_[0].launches, 3U);
+  EXPECT_FALSE(used_[0].samples.empty());
+  for (const auto& sample : used_[0].samples) EXPECT_EQ(sample.groups, 1U);
+  EXPECT_TRUE(traced_.empty());
+}
+
+TEST_F(LaneRuns, TellsWhatItUsedBeforeItWaitsWhereItIsMetered) {
+  prepare_copies(2);
+  start();
+  stop_behind_a_launch(ipc::Grant{.open = true, .meters = true, .depth_ns = 2'000'000, .depth = 1});
+  set_gate(ipc::Grant{.meters = true});
+  EXPECT_TRUE(std::holds_alternative<ipc::DeviceUsed>(let_it_tell()));
+  set_gate(ipc::Grant{.open = true, .meters = true, .depth_ns = 2'000'000, .depth = 1});
+  wake_.signal();
+  EXPECT_TRUE(wait_ended().ok);
+  EXPECT_FALSE(used_.empty()) << "and what it used after that";
+}
+
+TEST_F(LaneRuns, TellsFromWhenToWhenEachLaunchWasThereWhereItIsTraced) {
+  prepare_copies(3);
+  set_gate(ipc::Grant{.open = true, .traces = true, .depth_ns = 2'000'000, .depth = 2});
+  start();
+  push(run_command());
+  const auto ended = wait_ended();
+  ASSERT_TRUE(ended.ok);
+  ASSERT_EQ(traced_.size(), 1U);
+  EXPECT_EQ(traced_[0].run, kRun);
+  ASSERT_EQ(traced_[0].spans.size(), 3U);
+  for (uint32_t i = 0; i < 3; ++i) {
+    const auto& span = traced_[0].spans[i];
+    EXPECT_EQ(span.launch, i);
+    EXPECT_EQ(span.parts, span.of);
+    EXPECT_LE(span.start_ns, span.end_ns);
+    EXPECT_LE(ended.started_ns, span.start_ns);
+  }
+}
+
+TEST_F(LaneRuns, TellsWhatIsTracedBeforeItWaitsAndNothingOnceTheTraceIsOver) {
+  prepare_copies(2);
+  start();
+  stop_behind_a_launch(ipc::Grant{.open = true, .traces = true, .depth_ns = 2'000'000, .depth = 1});
+  set_gate(ipc::Grant{.traces = true});
+  const auto told = let_it_tell();
+  ASSERT_TRUE(std::holds_alternative<ipc::Traced>(told));
+  EXPECT_EQ(std::get<ipc::Traced>(told).spans.size(), 1U);
+  traced_.clear();
+  set_gate(true);
+  wake_.signal();
+  EXPECT_TRUE(wait_ended().ok);
+  EXPECT_TRUE(traced_.empty());
+}
+
+TEST_F(LaneRuns, LingersAtAGateThatIsClosedForAMoment) {
+  prepare_copies(1);
+  shares_core_ = true;
+  set_gate(ipc::Grant{.tells = true});
+  start();
+  push(run_command());
+  ASSERT_TRUE(std::holds_alternative<ipc::WorkReady>(wait_event()));
+  // Nobody signals: it looks. If it has gone to sleep by then, which it does on a slow machine, it is woken.
+  set_gate(true);
+  if (published().waits_at_gate.load() == 1) wake_.signal();
+  EXPECT_TRUE(wait_ended().ok);
+}
+
+TEST_F(LaneRuns, WaitsUntilItsWindowBegins) {
+  prepare_copies(1);
+  const Time from = os::now() + Duration::millis(20);
+  set_gate(ipc::Grant{.open = true, .from_ns = from.ns, .depth_ns = 2'000'000, .depth = 2});
+  start();
+  push(run_command());
+  const auto ended = wait_ended();
+  ASSERT_TRUE(ended.ok);
+  EXPECT_GE(ended.started_ns, from.ns);
+}
+
+TEST_F(LaneRuns, ADeviceThatCannotBeDividedSaysSo) {
+  prepare_copies(1);
+  start();
+  auto run = run_command();
+  run.units = 2;
+  push(run);
+  const auto ended = wait_ended();
+  EXPECT_FALSE(ended.ok);
+  EXPECT_NE(ended.text.find("cannot be divided"), std::string::npos) << ended.text;
   push(run_command());
   EXPECT_TRUE(wait_ended().ok) << "the lane serves on";
 }

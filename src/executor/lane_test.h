@@ -93,13 +93,16 @@ class LaneTest : public testing::Test {
   }
 
   void start() {
-    lane_ = std::move(
-        *Lane::create(*holdings_, {pages_.daemon().lanes[0], pages_.executor().lanes[0], wake_, daemon_wake_, busy_}));
+    lane_ = std::move(*Lane::create(
+        *holdings_, {pages_.daemon().lanes[0], pages_.executor().lanes[0], wake_, daemon_wake_, busy_, shares_core_}));
     thread_ = os::Thread("lane", [this] { ended_ = lane_->serve(); });
   }
 
   ipc::RunCommand run_command(uint64_t plan = kPlan) const {
-    ipc::RunCommand run{kRun, plan, 0, false, {}, {kBytes}};
+    ipc::RunCommand run;
+    run.run = kRun;
+    run.plan = plan;
+    run.scalars = {kBytes};
     for (const ipc::Block* block : {&input_, &output_}) run.bindings.push_back({block->segment()->id, block->offset()});
     return run;
   }
@@ -130,7 +133,15 @@ class LaneTest : public testing::Test {
       daemon_wake_.drain();
     }
   }
-  ipc::RunEnded wait_ended() { return std::get<ipc::RunEnded>(wait_event()); }
+  /// What the lane tells of its launches before that is kept.
+  ipc::RunEnded wait_ended() {
+    for (;;) {
+      ipc::LaneEvent event = wait_event();
+      if (auto* ended = std::get_if<ipc::RunEnded>(&event)) return std::move(*ended);
+      if (auto* used = std::get_if<ipc::DeviceUsed>(&event)) used_.push_back(std::move(*used));
+      if (auto* traced = std::get_if<ipc::Traced>(&event)) traced_.push_back(std::move(*traced));
+    }
+  }
 
   template <class F>
   void until(F is_so) {
@@ -155,6 +166,9 @@ class LaneTest : public testing::Test {
     EXPECT_FALSE(ended_.ok());
   }
 
+  bool shares_core_ = false;
+  std::vector<ipc::DeviceUsed> used_;
+  std::vector<ipc::Traced> traced_;
   std::shared_ptr<hal::fake::Faults> faults_ = std::make_shared<hal::fake::Faults>();
   std::unique_ptr<hal::Driver> driver_;
   std::unique_ptr<hal::Device> device_;

@@ -126,7 +126,7 @@ struct Settings {
   Duration timeout = Duration::seconds(60);  ///< a request's whole life
   std::optional<Duration> device_time;       ///< one run's; default: the timeout
   std::optional<uint64_t> memory_bytes;      ///< the most a request's plan may need
-  /// Shares of device time and of units. Kept and shown; nothing enforces them yet.
+  /// Shares of a device: of its time what it has in any case and at the most, and of its units.
   std::optional<double> time_request, time_limit, units;
   std::optional<Duration> slo_latency;
   double slo_percentile = 99;

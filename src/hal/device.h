@@ -43,7 +43,13 @@ class Device {
   /// From `Program::binary`. kInvalid if it is damaged or for another device. Never compiles.
   virtual Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) = 0;
 
-  virtual Result<std::unique_ptr<Queue>> create_queue() = 0;
+  /// Its launches use all units of the device, or `units` of them: no more than it has, and only where
+  /// Caps::partitions; else kInvalid. Where there is no partition of that size, the next smaller one: there is one of
+  /// 1, 2, 4, ... units at each multiple of that, and the queue's is the one that `first` is in. What is not in the
+  /// same does not wait for each other.
+  virtual Result<std::unique_ptr<Queue>> create_queue(uint32_t units, uint32_t first) = 0;
+  Result<std::unique_ptr<Queue>> create_queue(uint32_t units) { return create_queue(units, 0); }
+  Result<std::unique_ptr<Queue>> create_queue() { return create_queue(0, 0); }
 
   /// Runs `work` once on every thread that executes kernels in this process, and returns when all have: how alternate
   /// signal stacks, and later walls, reach threads that the vendor made. Nothing where there are none.

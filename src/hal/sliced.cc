@@ -107,8 +107,9 @@ class SlicedDevice final : public Device {
     QUERN_TRY(auto program, device_->load(binary));
     return std::unique_ptr<Program>(std::make_unique<SlicedProgram>(std::move(program)));
   }
-  Result<std::unique_ptr<Queue>> create_queue() override {
-    QUERN_TRY(auto queue, device_->create_queue());
+  using Device::create_queue;
+  Result<std::unique_ptr<Queue>> create_queue(uint32_t units, uint32_t first) override {
+    QUERN_TRY(auto queue, device_->create_queue(units, first));
     const uint64_t seed = Prng(seed_ + queues_++).next();
     return std::unique_ptr<Queue>(std::make_unique<SlicedQueue>(std::move(queue), seed));
   }

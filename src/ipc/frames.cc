@@ -106,7 +106,7 @@ void fields(V& v, SignatureFrame& s) {
 }
 template <class V>
 void fields(V& v, RunCommand& r) {
-  v(r.run), v(r.plan), v(r.lane_bytes), v(r.profile);
+  v(r.run), v(r.plan), v(r.lane_bytes), v(r.profile), v(r.units), v(r.first_unit);
   v.list(r.bindings, kMostBindings, [&](Binding& b) { v(b.segment), v(b.offset); });
   v.list(r.scalars, kMostScalars, [&](uint64_t& bits) { v(bits); });
 }
@@ -146,6 +146,13 @@ template <class V>
 void fields(V& v, DeviceUsed& u) {
   v(u.time_ns), v(u.launches), v(u.past_gate);
   v.list(u.samples, kMostSamples, [&](auto& s) { v(s.kernel), v(s.groups), v(s.time_ns), v(s.is_undisturbed); });
+  v.list(u.gaps, kMostSamples, [&](auto& g) { v(g.after), v(g.time_ns); });
+}
+template <class V>
+void fields(V& v, Traced& t) {
+  v(t.run);
+  v.list(t.spans, kMostSamples,
+         [&](auto& s) { v(s.launch), v(s.first), v(s.parts), v(s.of), v(s.start_ns), v(s.end_ns); });
 }
 
 namespace {
@@ -231,6 +238,7 @@ void encode(const LaneTrimmed& trimmed, ByteWriter& into) { write_event<1>(trimm
 void encode(const WorkReady& ready, ByteWriter& into) { write_event<2>(ready, into); }
 void encode(const GapBegun& gap, ByteWriter& into) { write_event<3>(gap, into); }
 void encode(const DeviceUsed& used, ByteWriter& into) { write_event<4>(used, into); }
+void encode(const Traced& traced, ByteWriter& into) { write_event<5>(traced, into); }
 
 Result<LaneEvent> decode_lane_event(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);

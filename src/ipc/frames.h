@@ -177,6 +177,8 @@ struct RunCommand {
   uint64_t run = 0, plan = 0;
   uint64_t lane_bytes = 0;  ///< of memory that the lane may have and keep; never less than the plan needs
   bool profile = false;     ///< report the time of each kernel
+  uint32_t units = 0;       ///< of the device that it runs on; 0: all
+  uint32_t first_unit = 0;  ///< of those
   std::vector<Binding> bindings;
   std::vector<uint64_t> scalars;
 };
@@ -244,16 +246,32 @@ struct DeviceUsed {
     uint64_t kernel = 0, groups = 0, time_ns = 0;
     bool is_undisturbed = false;  ///< nobody else's work is in that time
   };
-  std::vector<Sample> samples;
+  std::vector<Sample> samples;  ///< of some of them
+  struct Gap {
+    uint64_t after = 0, time_ns = 0;
+  };
+  std::vector<Gap> gaps;  ///< of a lane: between kernels of a run, where it looked at a result before it went on
+};
+/// From when to when launches were on the device, where the grant asks for it. In order; each once.
+struct Traced {
+  uint64_t run = 0;  ///< of a lane
+  struct Span {
+    uint32_t launch = 0;            ///< in the plan
+    uint64_t first = 0, parts = 0;  ///< of the kernel: which parts it had
+    uint64_t of = 0;                ///< that the kernel has in all
+    int64_t start_ns = 0, end_ns = 0;
+  };
+  std::vector<Span> spans;
 };
 
-using LaneEvent = std::variant<RunEnded, LaneTrimmed, WorkReady, GapBegun, DeviceUsed>;
+using LaneEvent = std::variant<RunEnded, LaneTrimmed, WorkReady, GapBegun, DeviceUsed, Traced>;
 /// As alternatives of LaneEvent, without the copy that making one would take.
 void encode(const RunEnded& ended, ByteWriter& into);
 void encode(const LaneTrimmed& trimmed, ByteWriter& into);
 void encode(const WorkReady& ready, ByteWriter& into);
 void encode(const GapBegun& gap, ByteWriter& into);
 void encode(const DeviceUsed& used, ByteWriter& into);
+void encode(const Traced& traced, ByteWriter& into);
 Result<LaneEvent> decode_lane_event(std::span<const std::byte> bytes);
 
 }  // namespace quern::ipc

@@ -48,7 +48,11 @@ FuzzPlan fuzz_plan() {
     ipc::encode(message, writer);
     plan.seeds.push_back(text(writer.take()));
   };
-  add(ipc::Command(ipc::RunCommand{1, 2, 4096, false, {{1, 256}}, {7}}));
+  ipc::RunCommand run;
+  run.run = 1, run.plan = 2, run.lane_bytes = 4096;
+  run.bindings = {{1, 256}};
+  run.scalars = {7};
+  add(ipc::Command(run));
   add(ipc::Command(ipc::TrimCommand{}));
   ipc::RunEnded ended;
   ended.rounds = {3};

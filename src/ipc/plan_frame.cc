@@ -23,7 +23,7 @@ void fields(V& v, PlanFrame::Value& value) {
 template <class V>
 void fields(V& v, PlanFrame::Launch& launch) {
   v(launch.kernel), v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
-  v(launch.identity), v(launch.sliceable);
+  v(launch.identity), v(launch.sliceable), v(launch.group_ps);
   v.list(launch.arguments, kMostArguments, [&](PlanFrame::Argument& a) {
     v(a.kind), v(a.buffer), v(a.offset), v(a.size_bytes), fields(v, a.value), v(a.local_bytes);
   });

@@ -48,6 +48,7 @@ struct PlanFrame {
     std::vector<Argument> arguments;
     uint64_t identity = 0;   ///< of the kernel: the same program, entry, sizes and shapes have the same
     bool sliceable = false;  ///< launches over parts of the range do what one over all of it does
+    uint64_t group_ps = 0;   ///< what a group of it took before, in picoseconds; 0: it was never seen
   };
   struct Fill {
     uint32_t buffer = 0;

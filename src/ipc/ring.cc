@@ -43,6 +43,11 @@ Status RingProducer::push(std::span<const std::byte> record) {
   return {};
 }
 
+bool RingProducer::is_half_full() const {
+  const uint64_t read = tail_.read.load(std::memory_order_acquire);
+  return read > written_ || written_ - read > data_.size() / 2;
+}
+
 bool RingProducer::consumer_sleeps() const { return tail_.sleeping.load(std::memory_order_seq_cst) != 0; }
 
 RingConsumer::RingConsumer(const RingHead& head, RingTail& tail, std::span<const std::byte> data)

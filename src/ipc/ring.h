@@ -35,6 +35,8 @@ class RingProducer {
   Status push(std::span<const std::byte> record);
   /// True if the consumer sleeps (or is about to) and must be woken; ask after the push.
   bool consumer_sleeps() const;
+  /// For records that matter less than others.
+  bool is_half_full() const;
 
  private:
   RingHead& head_;

@@ -32,6 +32,8 @@ Permit permit(const ipc::Grant& grant, const Ask& ask, int64_t now_ns) {
   double slice_ns = grant.slice_ns;
   bool ends_hard = false;
   double left_ns = 0;
+  // What is in flight comes first: else one after the other would begin.
+  const bool may_overdraw = grant.overdraws && ask.in_flight == 0;
   if (has_end) {
     left_ns = static_cast<double>(grant.until_ns - now_ns) - static_cast<double>(ask.in_flight_ns);
     if (left_ns >= kLeastSlice) {
@@ -44,12 +46,18 @@ Permit permit(const ipc::Grant& grant, const Ask& ask, int64_t now_ns) {
     }
   }
   if (ask.part_ns <= 0) {
-    if (!ask.sliceable || grant.slice_ns == 0) return {ends_hard ? 0 : ask.parts, ends_hard ? Why::kOver : Why::kGo};
+    if (!ask.sliceable || grant.slice_ns == 0) {
+      const bool may = !ends_hard || may_overdraw;
+      return {may ? ask.parts : 0, may ? Why::kGo : Why::kOver};
+    }
     return {std::max<uint64_t>(1, ask.parts / kProbe), Why::kGo};
   }
   const double whole_ns = ask.part_ns * static_cast<double>(ask.parts);
   if (ends_hard && whole_ns > left_ns) {
-    if (!ask.sliceable || slice_ns == 0 || ask.part_ns > left_ns) return {0, Why::kOver};
+    if (!ask.sliceable || slice_ns == 0 || ask.part_ns > left_ns) {
+      if (!may_overdraw) return {0, Why::kOver};
+      return {ask.sliceable && slice_ns > 0 ? 1 : ask.parts, Why::kGo};
+    }
     const double most = std::min(slice_ns, left_ns);
     return {std::min(ask.parts, static_cast<uint64_t>(std::max(1.0, most / ask.part_ns))), Why::kGo};
   }

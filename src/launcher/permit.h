@@ -30,7 +30,8 @@ struct Permit {
 /// Decides from what it is given, and nothing else. `now_ns` matters only where the grant has a `from` or an `until`.
 ///
 /// Never more in flight than the grant's depth, but always one launch; a kernel of more than two slices is cut, the
-/// last slice before `until` to what is left. A kernel that was never seen shows itself in one slice of a 32nd.
+/// last slice before `until` to what is left, and what cannot end by then does not begin, unless the grant overdraws. A
+/// kernel that was never seen shows itself in one slice of a 32nd.
 Permit permit(const ipc::Grant& grant, const Ask& ask, int64_t now_ns);
 
 }  // namespace quern::launcher

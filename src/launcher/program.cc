@@ -44,6 +44,8 @@ Permit Program::ask(const Ask& ask) {
   }
   const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);
   if (answer.parts > 0) ++permits_;
+  // Whether it may go on depends on what it used.
+  if (answer.parts == 0 && grant.meters && used_.launches > 0) tell_used(os::now().ns);
   return answer;
 }
 
@@ -82,6 +84,10 @@ void Program::used(const ipc::DeviceUsed::Sample& sample) {
   if (used_.samples.size() < kMostSamples) used_.samples.push_back(sample);
   const int64_t now_ns = os::now().ns;
   if (now_ns - told_ns_ < kTellEvery) return;
+  tell_used(now_ns);
+}
+
+void Program::tell_used(int64_t now_ns) {
   told_ns_ = now_ns;
   tell(used_);
   used_ = {};

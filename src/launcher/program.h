@@ -39,6 +39,7 @@ class Program {
   const ipc::Gate& gate() const { return pages_.daemon().lanes[0].gate; }
   template <class Event>
   void tell(const Event& event);
+  void tell_used(int64_t now_ns);
 
   // Constant after construction.
   ipc::SharedPages pages_;

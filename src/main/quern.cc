@@ -65,6 +65,9 @@ int run(int count, char** words) {
   add_cancel(app, work);
   add_why(app, work);
   add_memory(app, work);
+  add_account(app, work);
+  add_profile(app, work);
+  add_trace(app, work);
   add_keep(app, work);
   add_put(app, work);
   add_get(app, work);

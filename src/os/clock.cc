@@ -32,6 +32,8 @@ std::string wall_time() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(seconds));
 }
 
+int64_t wall_seconds() { return time(nullptr); }
+
 Duration cpu_time_of_thread(int tid) {
   // The kernel's own encoding of "scheduler clock of thread tid"; pthread_getcpuclockid needs a pthread_t, which
   // threads that a vendor made do not give us.

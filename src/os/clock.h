@@ -14,6 +14,8 @@ Duration monotonic_minus_raw();
 
 /// Wall time for people: "2026-11-16T10:00:00Z". Never decides anything.
 std::string wall_time();
+/// The same in seconds since 1970: for ages of what outlives the process.
+int64_t wall_seconds();
 
 /// CPU time of one thread of this process, by thread id; 0 if it is gone.
 Duration cpu_time_of_thread(int tid);

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "os/event.h"
+#include "os/thread.h"
 
 namespace quern::os {
 namespace {
@@ -107,8 +108,13 @@ void Process::kill() {
 std::optional<Exit> Process::wait(Duration limit) {
   if (pid_ < 0 || !wait_readable(pidfd_.get(), limit)) return std::nullopt;
   int status = 0;
+  // Linux (6.18) looks on until the one it reaps has left its core. If a real-time thread woke up there it never does,
+  // until a second later the kernel stops such threads for a moment.
+  const bool was_realtime = (sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) == SCHED_FIFO;
+  if (was_realtime) make_ordinary();
   while (waitpid(pid_, &status, 0) < 0)
     if (errno != EINTR) break;
+  if (was_realtime) make_realtime();
   pid_ = -1;
   pidfd_.reset();
   return WIFSIGNALED(status) ? Exit{0, WTERMSIG(status)} : Exit{WEXITSTATUS(status), 0};

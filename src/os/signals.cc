@@ -49,6 +49,11 @@ Result<Fd> stop_signals() {
   return fd;
 }
 
+bool take_signal(const Fd& signals) {
+  signalfd_siginfo taken;
+  return read(signals.get(), &taken, sizeof taken) == static_cast<ssize_t>(sizeof taken);
+}
+
 void on_fault(void (*handler)(const Fault&)) {
   fault_handler.store(handler);
   struct sigaction action {};

@@ -7,6 +7,8 @@ namespace quern::os {
 
 /// SIGINT and SIGTERM as a descriptor: readable when asked to stop. Call before any thread starts.
 Result<Fd> stop_signals();
+/// Takes one of them; the descriptor is readable again when the next one comes. False if there was none.
+bool take_signal(const Fd& signals);
 
 /// What a fault handler learns; only async-signal-safe work is allowed in it.
 struct Fault {

@@ -58,14 +58,18 @@ void make_ordinary() {
   sched_setscheduler(0, SCHED_OTHER, &param);
 }
 
-bool set_idle_class(int thread, bool idle) {
+bool set_worker_class(int thread, WorkerClass to) {
   const sched_param param{};
-  return sched_setscheduler(thread, idle ? SCHED_IDLE : SCHED_OTHER, &param) == 0;
+  const int policy = to == WorkerClass::kBestEffort ? SCHED_IDLE
+                     : to == WorkerClass::kNormal   ? SCHED_BATCH
+                                                    : SCHED_OTHER;
+  return sched_setscheduler(thread, policy, &param) == 0;
 }
 
 bool can_change_class() {
   bool can = false;
-  std::thread trial([&] { can = set_idle_class(0, true) && set_idle_class(0, false); });
+  std::thread trial(
+      [&] { can = set_worker_class(0, WorkerClass::kBestEffort) && set_worker_class(0, WorkerClass::kUrgent); });
   trial.join();
   return can;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -38,9 +39,14 @@ bool make_realtime();
 /// Back to an ordinary thread that others may share its core with.
 void make_ordinary();
 
-/// A thread of any process that runs only where nobody else wants the core (SCHED_IDLE), or is ordinary again. False if
-/// it is not permitted, or gone.
-bool set_idle_class(int thread, bool idle);
+/// What a thread that computes for long does when it wakes up on a core that another thread is on.
+enum class WorkerClass : uint8_t {
+  kUrgent,      ///< as any other thread: it may take the core (SCHED_OTHER)
+  kNormal,      ///< it waits for its turn, so that who launches is not interrupted by its own launch (SCHED_BATCH)
+  kBestEffort,  ///< it has the core only while nobody else wants it (SCHED_IDLE)
+};
+/// A thread of any process; 0: this one. False if it is not permitted, or gone.
+bool set_worker_class(int thread, WorkerClass to);
 /// Whether a thread that was put into that class could be taken out again: without the right to, that is for good.
 bool can_change_class();
 

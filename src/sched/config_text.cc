@@ -37,6 +37,8 @@ void each_setting(C& config, F&& with) {
   with("launch_latency", config.launch_latency);
   with("least_share", config.least_share);
   with("best_effort", config.best_effort);
+  with("window", config.window);
+  with("unit_turn", config.unit_turn);
   with("fairness", config.policy.fairness);
   with("placement", config.policy.placement);
   with("eviction", config.policy.eviction);

@@ -11,6 +11,7 @@
 #include "sched/devices.h"
 #include "sched/dispatch.h"
 #include "sched/estimates.h"
+#include "sched/homes.h"
 #include "sched/policy/eviction.h"
 #include "sched/policy/exit.h"
 #include "sched/policy/fairness.h"
@@ -38,6 +39,8 @@ class Scheduler::Impl {
   std::optional<Books> books(DeviceId device) const;
   std::optional<Books> host_books() const;
   std::optional<Progress> progress(RequestId request) const;
+  std::vector<GapsSeen> gaps(FunctionId function) const { return dispatch_.gaps().seen(function); }
+  std::vector<Share> shares() const;
 
  private:
   // requests.cc
@@ -156,7 +159,8 @@ class Scheduler::Impl {
   void on(const LauncherGone& event) { dispatch_.gone(event.launcher, now_); }
   void on(const WorkReady& event) { dispatch_.work_ready(event.launcher, event.next, event.sliceable, now_); }
   void on(const GapBegun& event) { dispatch_.gap_begun(event.launcher, std::min(event.at, now_), event.after); }
-  void on(const DeviceUsed& event) { dispatch_.used(event.launcher, now_); }
+  void on(const DeviceUsed& event) { dispatch_.used(event.launcher, event.device_time, now_); }
+  void on(const GapsKnown& event) { dispatch_.gaps_known(event); }
   void begin_launching(RunRecord& run);
   bool has_all_objects(const RunRecord& run) const;
   void set_gates();
@@ -166,12 +170,16 @@ class Scheduler::Impl {
   // placing.cc
   void place();
   void place_on_idle();
-  void place_arrived(const Group& group, uint8_t level);
+  void place_arrived(const Group& group, LevelNo level);
   void place_beside(Device& device);
   /// False if one of this level has to wait until the device has less to do.
-  bool place_beside(Device& device, uint8_t level);
+  bool place_beside(Device& device, LevelNo level);
   void assign(Request& request, Device& device, const Request& first);
   Request* choose_for(const Device& device, Request& first);
+  /// Where it has to run; nothing: anywhere.
+  std::optional<DeviceId> home_of(const Request& request) const;
+  /// Who is next for an idle device; and which one, if it can be no other.
+  std::pair<Request*, std::optional<DeviceId>> next_for_idle();
 
   // scheduler.cc
   void expire();
@@ -192,6 +200,7 @@ class Scheduler::Impl {
   std::map<RunId, RunRecord> runs_;
   Tenants tenants_;
   Devices devices_;
+  Homes homes_;
   Blame blame_;
   Estimates estimates_;
   Arrivals arrivals_;

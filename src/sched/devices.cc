@@ -45,7 +45,7 @@ std::vector<DeviceId> DeviceSet::first_few(uint64_t bytes, size_t most) const {
   return few;
 }
 
-uint32_t Executor::runs_at(uint8_t level) const {
+uint32_t Executor::runs_at(LevelNo level) const {
   return static_cast<uint32_t>(
       std::count_if(runs.begin(), runs.end(), [&](const auto& entry) { return entry.second->level == level; }));
 }
@@ -67,12 +67,13 @@ uint32_t Executor::free_lane() const {
   return lane;
 }
 
-void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes, bool in_place) {
+void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, uint32_t units) {
   Device& device = devices_[id];
   device.id = id;
   device.memory_bytes = device.told_bytes = memory_bytes;
   device.context_bytes = context_bytes;
   device.in_place = in_place;
+  device.units = std::max(1U, units);
   device.ledger.set_policy(eviction_);
   device.ledger.set_memory(memory_bytes);
   device.up = true;
@@ -212,6 +213,11 @@ std::vector<DeviceId> Devices::unsettle(FunctionId function) {
   return {homes.mapped().begin(), homes.mapped().end()};
 }
 
+bool Devices::is_idle(DeviceId id, uint64_t bytes) const {
+  const auto listing = listings_.find(id);
+  return listing != listings_.end() && listing->second.idle && devices_.at(id).usable_bytes() >= bytes;
+}
+
 std::optional<DeviceId> Devices::idle_home(FunctionId function, uint64_t bytes) const {
   constexpr int kMostLooked = 8;
   const auto homes = homes_of_.find(function);
@@ -257,7 +263,7 @@ void Devices::remove_run(Executor& executor, RunRecord& run) {
 }
 
 const DeviceSet& Devices::idle_with(const Group& group) const { return find_or_none(idle_with_, group); }
-const DeviceSet& Devices::with_room(const Group& group, uint8_t level) const {
+const DeviceSet& Devices::with_room(const Group& group, LevelNo level) const {
   return find_or_none(room_with_, {group, level});
 }
 
@@ -274,27 +280,40 @@ bool Devices::has_all(const Device& device, const Request& request) const {
   });
 }
 
-bool Devices::has_room(const Device& device, uint8_t level) const {
+bool Devices::has_room(const Device& device, LevelNo level) const {
   const auto serving = device.serving.find(level);
   if (serving == device.serving.end() || !takes_company(device)) return false;
   const Executor& executor = executors_.at(serving->second);
-  return executor.state != Executor::State::kEnding && executor.runs.size() < lanes_ &&
+  return executor.state != Executor::State::kEnding && has_lane_left(executor, level) &&
          executor.runs_at(level) < room_ + (QUERN_MUTANT(12) ? 1 : 0) &&
          std::none_of(executor.runs.begin(), executor.runs.end(),
                       [](const auto& entry) { return entry.second->stop != RunRecord::Stop::kNone; });
 }
 
-bool Devices::can_join(const Device& device, uint8_t level, const Group& group) const {
-  if (device.serving.empty() || device.serving.contains(level) ||
-      device.serving.size() >= most_levels_ + (QUERN_MUTANT(47) ? 1 : 0))
-    return false;
+bool Devices::can_join(const Device& device, LevelNo level, const Group& group) const {
+  if (device.serving.empty() || device.serving.contains(level) || !has_level_left(device, is_own(level))) return false;
   if (!takes_company(device)) return false;
   const auto known = device.executors.find(group);
   if (known == device.executors.end()) return true;
   const Executor& executor = executors_.at(known->second);
-  return executor.runs.size() < lanes_ &&
+  return has_lane_left(executor, level) &&
          std::none_of(executor.runs.begin(), executor.runs.end(),
                       [](const auto& entry) { return entry.second->stop != RunRecord::Stop::kNone; });
+}
+
+// Those with a quota are often closed, and stand in nobody's way then: they are counted apart, and leave a lane to the
+// others.
+bool Devices::has_level_left(const Device& device, bool own) const {
+  const auto count = std::count_if(device.serving.begin(), device.serving.end(),
+                                   [&](const auto& entry) { return is_own(entry.first) == own; });
+  return static_cast<size_t>(count) < (own ? kMostOwn : most_levels_) + (QUERN_MUTANT(47) ? 1 : 0);
+}
+
+bool Devices::has_lane_left(const Executor& executor, LevelNo level) const {
+  const auto own = std::count_if(executor.runs.begin(), executor.runs.end(),
+                                 [](const auto& entry) { return is_own(entry.second->level); });
+  if (is_own(level) && lanes_ > 1 && static_cast<size_t>(own) + 1 >= lanes_) return false;
+  return executor.runs.size() < lanes_;
 }
 
 // One that runs alone does so whatever the level of the others.
@@ -354,7 +373,7 @@ void Devices::reindex(DeviceId id) {
     listing.rooms.emplace_back(executors_.at(executor).group, level);
     room_with_[listing.rooms.back()].insert(listing.bytes, id);
   }
-  listing.joinable = device.serving.size() < most_levels_ && takes_company(device);
+  listing.joinable = (has_level_left(device, false) || has_level_left(device, true)) && takes_company(device);
   if (listing.joinable) joinable_.insert(listing.bytes, id);
 }
 

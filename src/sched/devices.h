@@ -24,7 +24,7 @@ struct Executor {
   std::optional<RunId> killed_because;
   Time asked;  ///< when it was to start
 
-  uint32_t runs_at(uint8_t level) const;
+  uint32_t runs_at(LevelNo level) const;
   bool has_lane(uint32_t lane) const;
   /// The lowest that no run has.
   uint32_t free_lane() const;
@@ -47,12 +47,13 @@ struct Device {
       0;  ///< the memory it is said to have; less is believed for a while after it could not keep that
   Time believed_at = Time::never();  ///< when it is believed again
   bool up = false, in_place = false;
+  uint32_t units = 1;
   Ledger ledger;
   Time last_loaded;                       ///< a load ended
   std::deque<Ahead> aheads;               ///< of functions to keep, the oldest first
   std::map<Group, ExecutorId> executors;  ///< those that can take runs: planned, starting or up
   /// Whose runs are in flight: at each level one executor at a time, and gates between the levels.
-  std::map<uint8_t, ExecutorId> serving;
+  std::map<LevelNo, ExecutorId> serving;
   std::vector<FunctionId> recent;     ///< at home here: ran here last, newest first; its objects may still be here
   std::optional<RequestId> ahead_of;  ///< the request that something is brought for
   std::optional<Ahead> ahead;         ///< what
@@ -92,7 +93,7 @@ class Devices {
   Devices(uint32_t room, uint32_t lanes, uint32_t most_levels, const Eviction& eviction)
       : room_(room), lanes_(lanes), most_levels_(most_levels), eviction_(eviction) {}
 
-  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place);
+  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, uint32_t units);
   /// Its executors must have been dropped.
   void down(DeviceId device);
   void set_memory(Device& device, uint64_t memory_bytes);
@@ -135,13 +136,13 @@ class Devices {
   /// Those of them that have no executor at all.
   const DeviceSet& idle_blank() const { return blank_; }
   /// Devices that run this group at this level and could take one more run of it.
-  const DeviceSet& with_room(const Group& group, uint8_t level) const;
+  const DeviceSet& with_room(const Group& group, LevelNo level) const;
   /// Busy devices that could take a run of one more level.
   const DeviceSet& joinable() const { return joinable_; }
   /// Whether there is room for one more run at a level at which it serves someone.
-  bool has_room(const Device& device, uint8_t level) const;
+  bool has_room(const Device& device, LevelNo level) const;
   /// Whether a group may come to a busy device at a level at which it serves nobody.
-  bool can_join(const Device& device, uint8_t level, const Group& group) const;
+  bool can_join(const Device& device, LevelNo level, const Group& group) const;
   /// Whether a device, idle or not, that has an executor of the group can hold this much.
   bool has_with(const Group& group, uint64_t bytes) const;
   /// Whether all that the request needs is there for its group.
@@ -152,6 +153,9 @@ class Devices {
   void add_home(DeviceId device);
 
   bool any_up() const { return !up_.empty(); }
+  /// Every one that holds this much: for what happens rarely.
+  std::vector<DeviceId> all_up(uint64_t bytes) const { return up_.first_few(bytes, SIZE_MAX); }
+  bool is_idle(DeviceId device, uint64_t bytes) const;
   uint64_t largest_up() const { return up_.largest(); }
   uint64_t largest_known() const { return largest_known_; }
   /// A device has, or will have, this much for a run.
@@ -167,12 +171,15 @@ class Devices {
     uint64_t bytes = 0;
     std::vector<Group> groups;  ///< in idle_with
     bool joinable = false;
-    std::vector<std::pair<Group, uint8_t>> rooms;  ///< in with_room
+    std::vector<std::pair<Group, LevelNo>> rooms;  ///< in with_room
   };
   void reindex(DeviceId device);
   bool takes_company(const Device& device) const;
+  bool has_level_left(const Device& device, bool own) const;
+  bool has_lane_left(const Executor& executor, LevelNo level) const;
   void unlist(const Device& device, Listing& listing);
 
+  static constexpr size_t kMostOwn = 64;  // levels of one function each, on a device
   const uint32_t room_, lanes_, most_levels_;
   const Eviction& eviction_;
   std::map<DeviceId, Device> devices_;  // also those that are down: what would fit them is not too large
@@ -185,7 +192,7 @@ class Devices {
   std::map<DeviceId, Listing> listings_;
   DeviceSet up_, idle_, blank_, joinable_;
   std::map<Group, DeviceSet> idle_with_;
-  std::map<std::pair<Group, uint8_t>, DeviceSet> room_with_;
+  std::map<std::pair<Group, LevelNo>, DeviceSet> room_with_;
   std::map<FunctionId, std::set<DeviceId>> homes_of_;
   std::set<std::pair<uint32_t, DeviceId>> by_homes_;
   std::map<DeviceId, uint32_t> homes_;

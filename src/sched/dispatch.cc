@@ -5,6 +5,7 @@
 
 #include "sched/mutant.h"
 #include "sched/policy/table.h"
+#include "sched/rectangles.h"
 
 namespace quern::sched {
 namespace {
@@ -25,7 +26,11 @@ constexpr Duration kTurn = Duration::millis(1);
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
-constexpr uint8_t kNobody = kLeastUrgent + 1;
+// How long before the end of a run what follows it may be launched: that takes so long to reach the device. And how
+// long before that the window is published, and after the end it holds if the run has not ended.
+constexpr Duration kAhead = Duration::micros(80), kPublished = Duration::micros(300), kOverdue = Duration::micros(50);
+
+constexpr uint8_t kNobody = 2 * kLeastUrgent + 2;
 // After which a gap began that nobody told of.
 constexpr uint64_t kNowhere = UINT64_MAX - 1;
 
@@ -53,41 +58,52 @@ bool Dispatch::is_open(LauncherId launcher) const {
   return found == launchers_.end() || found->second.grant.open;
 }
 
-void Dispatch::program_up(LauncherId id, DeviceId device, FunctionId function, uint8_t level, Time now) {
-  const auto [it, fresh] = launchers_.try_emplace(id);
+void Dispatch::program_up(const Who& who, Time now) {
+  const auto [it, fresh] = launchers_.try_emplace(who.launcher);
   QUERN_CHECK(fresh, "a program's number was used twice");
   Launcher& program = it->second;
-  program.id = id;
-  program.device = device;
-  program.function = function;
-  program.level = level;
-  program.grant.launcher = id;  // closed
+  program.id = who.launcher;
+  program.device = who.device;
+  program.function = who.function;
+  program.priority = who.priority;
+  program.quota = who.quota;
+  program.grant.launcher = who.launcher;  // closed
   program.after = kNowhere;
   program.state = Launcher::State::kPausing;
   program.pause.began = program.owed_at = now;
-  places_[device].launchers.insert(id);
-  touch(device);
+  if (program.has_quota()) {
+    quotas_.hold(who.function, who.quota, now);
+    quota_set(who.function, who.quota, now);
+  }
+  places_[who.device].launchers.insert(who.launcher);
+  touch(who.device);
 }
 
 void Dispatch::gone(LauncherId id, Time) {
   const auto it = launchers_.find(id);
   if (it == launchers_.end()) return;
-  places_[it->second.device].launchers.erase(id);
-  touch(it->second.device);
+  const Launcher& launcher = it->second;
+  places_[launcher.device].launchers.erase(id);
+  touch(launcher.device);
+  if (launcher.has_quota() && (is_program(id) || launcher.run)) quotas_.release(launcher.function);
   launchers_.erase(it);
 }
 
-void Dispatch::run_began(LauncherId id, RunId run, DeviceId device, FunctionId function, uint8_t level, bool is_ready,
-                         Time now) {
-  const auto [it, fresh] = launchers_.try_emplace(id);
+void Dispatch::run_began(const Who& who, RunId run, bool is_ready, Time now) {
+  const auto [it, fresh] = launchers_.try_emplace(who.launcher);
   Launcher& lane = it->second;
   if (fresh) {
-    lane.id = id;
-    lane.device = device;
-    lane.grant = free_grant(id);
+    lane.id = who.launcher;
+    lane.device = who.device;
+    lane.grant = free_grant(who.launcher);
   }
-  lane.function = function;
-  lane.level = level;
+  lane.function = who.function;
+  lane.priority = who.priority;
+  lane.quota = who.quota;
+  if (lane.has_quota()) quotas_.hold(who.function, who.quota, now);
+  lane.told_used = {0};
+  lane.expected = who.expected;
+  lane.ends = is_ready ? end_of(lane, now) : Time{0};
   lane.run = run;
   lane.state = is_ready ? Launcher::State::kWorking : Launcher::State::kIdle;
   lane.next = {0};
@@ -95,10 +111,13 @@ void Dispatch::run_began(LauncherId id, RunId run, DeviceId device, FunctionId f
   lane.owed_ns = 0;
   lane.owed_at = now;
   lane.turn_until = {0};
-  Place& place = places_[device];
-  place.launchers.insert(id);
-  came_back(place, function);
-  touch(device);
+  lane.has_units = lane.asks_units = lane.is_owed = lane.is_spent = false;
+  lane.owed_since = Time::never();
+  lane.first_unit = first_unit_of(who.device, who.function, who.quota);
+  Place& place = places_[who.device];
+  place.launchers.insert(who.launcher);
+  came_back(place, who.function);
+  touch(who.device);
 }
 
 void Dispatch::run_ready(LauncherId id, Time now) {
@@ -106,7 +125,12 @@ void Dispatch::run_ready(LauncherId id, Time now) {
   if (it == launchers_.end() || it->second.state != Launcher::State::kIdle || !it->second.run) return;
   it->second.state = Launcher::State::kWorking;
   it->second.owed_at = now;
+  it->second.ends = end_of(it->second, now);
   touch(it->second.device);
+}
+
+Time Dispatch::end_of(const Launcher& lane, Time now) const {
+  return lane.expected.ns > 0 ? now + config_.launch_latency + lane.expected : Time{0};
 }
 
 void Dispatch::run_ended(LauncherId id, Time now) {
@@ -116,16 +140,18 @@ void Dispatch::run_ended(LauncherId id, Time now) {
   lane.run.reset();
   lane.state = Launcher::State::kIdle;
   Place& place = places_[lane.device];
+  if (lane.has_quota()) quotas_.release(lane.function);
   if (!QUERN_MUTANT(44)) place.launchers.erase(id);
   touch(lane.device);
-  if (!arbitration_.fills || lane.level == kLeastUrgent || place.absent.size() >= kMostAbsent) return;
+  if (!arbitration_.fills || lane.priority == kLeastUrgent || place.absent.size() >= kMostAbsent) return;
   const bool is_shared = std::any_of(place.launchers.begin(), place.launchers.end(),
-                                     [&](LauncherId other) { return launchers_.at(other).level > lane.level; });
+                                     [&](LauncherId other) { return launchers_.at(other).priority > lane.priority; });
   if (!is_shared && (place.shared_at.ns == 0 || now - place.shared_at > kLately)) return;
   const bool has_other = std::any_of(place.launchers.begin(), place.launchers.end(),
                                      [&](LauncherId other) { return launchers_.at(other).function == lane.function; });
   if (has_other) return;
-  place.absent[lane.function] = {lane.level, {now, gaps_.of(lane.function, Gaps::kBetweenRuns)}, false};
+  place.absent[lane.function] = {
+      rank_of(lane.priority, false), {now, gaps_.of(lane.function, Gaps::kBetweenRuns)}, false};
   absent_on_[lane.function].insert(lane.device);
 }
 
@@ -154,10 +180,15 @@ void Dispatch::came_back(Place& place, FunctionId function) {
   }
 }
 
-void Dispatch::used(LauncherId id, Time now) {
+void Dispatch::used(LauncherId id, Duration time, Time now) {
   const auto it = launchers_.find(id);
   if (it == launchers_.end()) return;
-  it->second.seen = now;
+  Launcher& launcher = it->second;
+  launcher.seen = now;
+  if (!launcher.has_quota() || (!is_program(id) && !launcher.run)) return;
+  launcher.told_used = launcher.told_used + time;
+  charge(launcher, time, now);
+  touch(launcher.device);
 }
 
 void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now) {
@@ -186,8 +217,13 @@ void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
   touch(launcher.device);
 }
 
+void Dispatch::gaps_known(const GapsKnown& known) {
+  for (const Duration gap : known.gaps) gaps_.add(known.function, known.after, gap);
+}
+
 void Dispatch::forget(FunctionId function) {
   gaps_.forget(function);
+  quotas_.forget(function);
   const auto devices = absent_on_.extract(function);
   if (!devices) return;
   for (const DeviceId device : devices.mapped()) {
@@ -219,34 +255,57 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
   using State = Launcher::State;
   place.next_look = Time::never();
   drop_stale(id, place, now);
-  const Levels levels = levels_of(id, place, now);
+  rank(place, now);
+  const Levels levels = levels_of(place, now);
   const bool arbitrates = arbitration_.closes && levels.is_shared;
   if (arbitrates) place.shared_at = now;
   const auto pause = arbitrates && levels.top != kNobody ? next_pause(place, levels.top, now) : std::nullopt;
   const Launcher* filler = pause && arbitration_.fills ? best_fit(place, *pause, levels.top, now) : nullptr;
   const Launcher* yielding = arbitrates && arbitration_.fills ? first_that_yields(place, levels.most_urgent) : nullptr;
+  const auto ahead =
+      arbitrates && arbitration_.varies && !pause && !yielding ? next_end(place, levels.top, now) : std::nullopt;
+  const Launcher* next = ahead ? next_in(place, *ahead) : nullptr;
+  if (levels.has_parts)
+    share_units(place, now);
+  else
+    end_shortage(place, now);
   for (const LauncherId one : place.launchers) {
     Launcher& launcher = launchers_.at(one);
     Grant want = free_grant(one);
     if (arbitrates) {
       want.tells = true;
-      if (levels.most_urgent < launcher.level) {
+      if (levels.most_urgent < launcher.rank) {
         want.depth = config_.shared_depth;
         if (arbitration_.slices) want.slice = config_.slice;
       }
       const bool waits =
-          launcher.level > levels.top || (pause && launcher.state != State::kPausing && launcher.level == levels.top);
-      if (&launcher == yielding) {
-        // Who is more urgent does not wait for it, so that it may as well go on.
+          launcher.rank > levels.top || (pause && launcher.state != State::kPausing && launcher.rank == levels.top);
+      if (levels.has_parts) {
+        // Units are what it waits for.
+        want.open = launcher.has_units || launcher.state != State::kWorking;
+        want.why = Grant::Why::kUnits;
+        if (launcher.has_units && launcher.is_owed) want = launcher.turn;
+      } else if (&launcher == yielding) {
+        // Who is more urgent does not wait for it, so that it may as well go on, as if it were alone.
+        want = free_grant(one);
+        want.tells = true;
       } else if (&launcher == filler && !yielding) {
         want = fill_grant(launcher, *pause, now);
+      } else if (&launcher == next) {
+        want = grant_ahead(launcher, *ahead, now);
       } else if (waits) {
         want.open = QUERN_MUTANT(41);
       }
-      if (!want.open)
+      if (!want.open && !levels.has_parts)
         if (const auto owed = owed_grant(launcher, now, place)) want = *owed;
     }
-    if (!want.open) want = Grant{.launcher = one, .tells = want.tells};
+    if (launcher.has_quota() && arbitration_.closes) keep_quota(launcher, place, want, now);
+    if (!want.open) {
+      const Grant::Why why = want.why == Grant::Why::kOpen ? Grant::Why::kUrgent : want.why;
+      want = Grant{.launcher = one, .tells = want.tells, .meters = want.meters, .why = why};
+    } else {
+      want.why = Grant::Why::kOpen;
+    }
     if (want.open && !launcher.grant.open) launcher.opened_at = now;
     if (!want.open && launcher.grant.open) {
       launcher.opened_ns += (now - launcher.opened_at).ns;
@@ -272,9 +331,9 @@ void Dispatch::drop_stale(DeviceId id, Place& place, Time now) {
   }
 }
 
-Dispatch::Levels Dispatch::levels_of(DeviceId, Place& place, Time now) {
+Dispatch::Levels Dispatch::levels_of(Place& place, Time now) {
   using State = Launcher::State;
-  Levels levels{kNobody, kNobody, false};
+  Levels levels{kNobody, kNobody, false, false};
   uint8_t least_urgent = 0;
   bool has_program = false;
   for (const LauncherId one : place.launchers) {
@@ -292,17 +351,20 @@ Dispatch::Levels Dispatch::levels_of(DeviceId, Place& place, Time now) {
         if (is_at_it) place.look_at(launcher.seen + kSeenLately);
       }
     }
-    levels.most_urgent = std::min(levels.most_urgent, launcher.level);
-    least_urgent = std::max(least_urgent, launcher.level);
-    if (launcher.state == State::kWorking) levels.top = std::min(levels.top, launcher.level);
+    least_urgent = std::max(least_urgent, launcher.rank);
+    levels.has_parts |= launcher.quota.units < Rectangles::kWhole && place.units > 1;
+    // Who had its share is in nobody's way.
+    if (launcher.is_spent) continue;
+    levels.most_urgent = std::min(levels.most_urgent, launcher.rank);
+    if (launcher.state == State::kWorking) levels.top = std::min(levels.top, launcher.rank);
   }
   for (const auto& [function, absent] : place.absent) {
     if (!absent.is_back && !absent.pause.gap.is_known) continue;
-    levels.most_urgent = std::min(levels.most_urgent, absent.level);
-    if (absent.is_back) levels.top = std::min(levels.top, absent.level);
+    levels.most_urgent = std::min(levels.most_urgent, absent.rank);
+    if (absent.is_back) levels.top = std::min(levels.top, absent.rank);
   }
-  levels.is_shared =
-      !place.launchers.empty() && (levels.most_urgent < least_urgent || (has_program && place.launchers.size() > 1));
+  levels.is_shared = !place.launchers.empty() && (levels.most_urgent < least_urgent ||
+                                                  (has_program && place.launchers.size() > 1) || levels.has_parts);
   // Who waits for a call that goes elsewhere does so for a moment only.
   for (const auto& [function, absent] : place.absent)
     if (levels.is_shared && absent.is_back) place.look_at(absent.pause.began + kOnItsWay + Duration{1});
@@ -318,10 +380,11 @@ std::optional<Dispatch::Pause> Dispatch::next_pause(Place& place, uint8_t top, T
     if (!next || pause.back() < next->back()) next = pause;
   };
   for (const auto& [function, absent] : place.absent)
-    if (!absent.is_back && absent.level < top && absent.pause.gap.is_known) take(absent.pause);
+    if (!absent.is_back && absent.rank < top && absent.pause.gap.is_known) take(absent.pause);
   for (const LauncherId one : place.launchers) {
     const Launcher& launcher = launchers_.at(one);
-    if (launcher.state == Launcher::State::kPausing && launcher.level < top) take(launcher.pause);
+    const bool may_return = launcher.state == Launcher::State::kPausing && (!launcher.is_spent || QUERN_MUTANT(58));
+    if (may_return && launcher.rank < top) take(launcher.pause);
   }
   return next;
 }
@@ -331,7 +394,7 @@ std::optional<Dispatch::Pause> Dispatch::next_pause(Place& place, uint8_t top, T
 Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t top, Time now) {
   if (place.filler && place.filled == pause.began && place.launchers.contains(*place.filler)) {
     Launcher& same = launchers_.at(*place.filler);
-    if (same.state == Launcher::State::kWorking && same.level == top) return &same;
+    if (same.state == Launcher::State::kWorking && !same.is_spent && same.rank == top) return &same;
   }
   // One that is late may be back at any time or never: then it is as if nothing were known.
   const bool is_expected = pause.gap.is_known && now <= pause.late();
@@ -343,9 +406,10 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
   };
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
-    if (one.state != Launcher::State::kWorking || (length(one) != INT64_MAX && one.next.ns > left_ns)) continue;
-    if (best && best->level < one.level) continue;
-    if (!best || one.level < best->level || length(one) > length(*best) ||
+    if (one.state != Launcher::State::kWorking || one.is_spent || (length(one) != INT64_MAX && one.next.ns > left_ns))
+      continue;
+    if (best && best->rank < one.rank) continue;
+    if (!best || one.rank < best->rank || length(one) > length(*best) ||
         (length(one) == length(*best) && one.opened_ns < best->opened_ns))
       best = &one;
   }
@@ -355,17 +419,70 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
 }
 
 Dispatch::Launcher* Dispatch::first_that_yields(Place& place, uint8_t top) {
-  if (top >= config_.best_effort) return nullptr;
+  if (top >= rank_of(static_cast<uint8_t>(std::min<uint32_t>(config_.best_effort, kLeastUrgent + 1)), true))
+    return nullptr;
+  // The workers of an executor are of the class of its most urgent run.
+  std::set<uint64_t> urgent;
+  for (const LauncherId id : place.launchers)
+    if (!is_program(id) && launchers_.at(id).priority < config_.best_effort) urgent.insert(executor_of(id).value);
   Launcher* first = nullptr;
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
-    if (is_program(id) || one.level < config_.best_effort || one.state != Launcher::State::kWorking) continue;
+    if (is_program(id) || one.is_spent || one.priority < config_.best_effort ||
+        one.state != Launcher::State::kWorking || urgent.contains(executor_of(id).value))
+      continue;
     if (id == place.filler) return &one;
-    if (!first || one.level < first->level || (one.level == first->level && one.opened_ns < first->opened_ns))
-      first = &one;
+    if (!first || one.rank < first->rank || (one.rank == first->rank && one.opened_ns < first->opened_ns)) first = &one;
   }
   if (first) place.filler = first->id;
   return first;
+}
+
+// Only where one run is all that is more urgent: what several leave when they end is not known.
+std::optional<Dispatch::Ahead> Dispatch::next_end(Place& place, uint8_t top, Time now) {
+  const Launcher* urgent = nullptr;
+  for (const LauncherId id : place.launchers) {
+    const Launcher& one = launchers_.at(id);
+    if (one.rank > top || one.state != Launcher::State::kWorking) continue;
+    if (urgent || is_program(id) || one.ends.ns == 0) return std::nullopt;
+    urgent = &one;
+  }
+  if (!urgent) return std::nullopt;
+  const Gaps::Prediction gap = gaps_.of(urgent->function, Gaps::kBetweenRuns);
+  if (!gap.is_known || !gap.is_stable || gap.median < config_.shortest_gap || gap.median > kLongPause)
+    return std::nullopt;
+  const Ahead ahead{executor_of(urgent->id), urgent->rank, urgent->ends, gap.median};
+  if (now > urgent->ends + kOverdue || !next_in(place, ahead)) return std::nullopt;
+  const Time published = {urgent->ends.ns - kAhead.ns - kPublished.ns};
+  place.look_at(now < published ? published : urgent->ends + kOverdue + Duration{1});
+  return now < published ? std::nullopt : std::optional(ahead);
+}
+
+Dispatch::Launcher* Dispatch::next_in(Place& place, const Ahead& ahead) {
+  Launcher* best = nullptr;
+  for (const LauncherId id : place.launchers) {
+    Launcher& one = launchers_.at(id);
+    if (is_program(id) || executor_of(id) != ahead.executor || one.rank <= ahead.rank || one.is_spent ||
+        !one.sliceable || one.state != Launcher::State::kWorking)
+      continue;
+    if (!best || one.rank < best->rank || (one.rank == best->rank && one.opened_ns < best->opened_ns)) best = &one;
+  }
+  return best;
+}
+
+Grant Dispatch::grant_ahead(const Launcher& launcher, const Ahead& ahead, Time now) const {
+  Grant grant = free_grant(launcher.id);
+  grant.tells = true;
+  grant.depth = config_.shared_depth;
+  grant.slice = slice_in(ahead.gap);
+  grant.from = {ahead.ends.ns - kAhead.ns};
+  if (grant.from <= now) grant.from = launcher.grant.open ? launcher.grant.from : Time{0};
+  grant.until = ahead.ends + ahead.gap + config_.launch_latency;
+  return grant;
+}
+
+Duration Dispatch::slice_in(Duration gap) const {
+  return std::max(config_.slice, std::min(Duration{gap.ns / 2}, kLargestSlice));
 }
 
 Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time now) const {
@@ -388,7 +505,7 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
   if (!pause.gap.is_known) return probing();
   if (now > pause.late()) return probing();
   grant.until = pause.back() + config_.launch_latency;
-  grant.slice = std::max(config_.slice, std::min(Duration{pause.gap.median.ns / 2}, kLargestSlice));
+  grant.slice = slice_in(pause.gap.median);
   if (!pause.gap.is_stable) {
     grant.beyond = config_.soft_slice;
     return grant;
@@ -398,14 +515,18 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
 }
 
 std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& place) {
-  if (launcher.state != Launcher::State::kWorking || config_.least_share == 0 || QUERN_MUTANT(42)) return std::nullopt;
+  // Who has less than it is to have in any case is owed that; anyone else a little.
+  const bool is_below = launcher.rank < rank_of(launcher.priority, false);
+  const uint32_t thousandths = std::max(config_.least_share, is_below ? quotas_.of(launcher.function).request : 0);
+  if (launcher.state != Launcher::State::kWorking || launcher.is_spent || thousandths == 0 || QUERN_MUTANT(42))
+    return std::nullopt;
   if (now < launcher.turn_until) {
     place.look_at(launcher.turn_until);
-    return launcher.grant;
+    return launcher.turn;
   }
   if (launcher.grant.open) launcher.owed_at = now;  // it had a turn, or more
-  const double share = config_.least_share / 1000.0;
-  launcher.owed_ns += share * static_cast<double>((now - launcher.owed_at).ns);
+  const double share = thousandths / 1000.0;
+  launcher.owed_ns += std::exchange(launcher.owed_share, share) * static_cast<double>((now - launcher.owed_at).ns);
   launcher.owed_at = now;
   const auto missing = static_cast<double>(kTurn.ns) - launcher.owed_ns;
   if (missing > 0) {
@@ -421,6 +542,7 @@ std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& p
   // One that cannot be cut begins what it has, however long it is: else it would never have a turn.
   if (launcher.sliceable && arbitration_.slices) grant.until = launcher.turn_until;
   place.look_at(launcher.turn_until);
+  launcher.turn = grant;
   return grant;
 }
 

@@ -9,6 +9,7 @@
 
 #include "sched/gaps.h"
 #include "sched/policy/arbitration.h"
+#include "sched/quotas.h"
 #include "sched/scheduler.h"
 
 namespace quern::sched {
@@ -20,27 +21,48 @@ namespace quern::sched {
 /// for the little that a level has in any case. A function whose run has ended pauses like a launcher, until its next
 /// call comes.
 ///
+/// Who has a quota is closed once it had its limit of a window, and comes before others of its priority as long as it
+/// had less than its request. Where launchers use some of the units of a device only, as many are open as there are
+/// units; where those are short, who had them least goes first, for a while.
+///
 /// Costs grow with the launchers of one device that have something to do, which are few.
 class Dispatch {
  public:
-  Dispatch(const Config& config, const Arbitration& arbitration) : config_(config), arbitration_(arbitration) {}
+  Dispatch(const Config& config, const Arbitration& arbitration)
+      : config_(config), arbitration_(arbitration), quotas_(config) {}
 
-  void program_up(LauncherId program, DeviceId device, FunctionId function, uint8_t level, Time now);
+  /// What puts kernels on a device, for whom and how urgent.
+  struct Who {
+    LauncherId launcher;
+    DeviceId device;
+    FunctionId function;
+    uint8_t priority = 0;
+    Quota quota;
+    Duration expected = {0};  ///< of the device, by its run; 0: nobody knows
+  };
+  void device_up(DeviceId device, uint32_t units) { places_[device].units = units; }
+
+  /// What a function may have changed, from now on.
+  void quota_set(FunctionId function, const Quota& quota, Time now);
+
+  void program_up(const Who& program, Time now);
   /// It is gone; of a lane, its executor.
   void gone(LauncherId launcher, Time now);
 
   /// A lane has a run. `is_ready`: it could launch at once; else run_ready follows.
-  void run_began(LauncherId lane, RunId run, DeviceId device, FunctionId function, uint8_t level, bool is_ready,
-                 Time now);
+  void run_began(const Who& lane, RunId run, bool is_ready, Time now);
   void run_ready(LauncherId lane, Time now);
+  /// What a run used of the device in all, before run_ended.
+  void run_used(LauncherId lane, Duration in_all, Time now);
   void run_ended(LauncherId lane, Time now);
   /// A request of the function came: what it does next is known.
   void called(FunctionId function, Time now);
 
-  /// A program had something on the device: what is known of one that is alone and tells no more.
-  void used(LauncherId program, Time now);
+  /// A launcher had something on the device: all that is known of a program that is alone and tells no more.
+  void used(LauncherId launcher, Duration time, Time now);
   void work_ready(LauncherId launcher, Duration next, bool sliceable, Time now);
   void gap_begun(LauncherId launcher, Time at, uint64_t after);
+  void gaps_known(const GapsKnown& known);
   void forget(FunctionId function);
 
   struct Change {
@@ -55,8 +77,16 @@ class Dispatch {
   /// What a lane has when its executor starts.
   Grant free_grant(LauncherId launcher) const;
 
-  // For checkers.
+  // For showing, and for checkers.
+  const Gaps& gaps() const { return gaps_; }
   bool is_open(LauncherId launcher) const;
+  /// How many units of its device a launcher of this quota uses.
+  uint32_t units_of(DeviceId device, const Quota& quota) const;
+  /// Which of them, if a run of the function began now: those that it has already, else those that the fewest others
+  /// have. A multiple of the largest power of two that is not above units_of: devices are divided so.
+  uint32_t first_unit_of(DeviceId device, FunctionId function, const Quota& quota) const;
+  /// Functions whose quota is known.
+  size_t quotas() const { return quotas_.size(); }
 
  private:
   /// From the end of the last kernel until work is ready.
@@ -72,7 +102,9 @@ class Dispatch {
     LauncherId id;
     DeviceId device;
     FunctionId function;
-    uint8_t level = 0;
+    uint8_t priority = 0;
+    Quota quota;       ///< as it was when it began: its units stay, what it may have of the time is as it is now
+    uint8_t rank = 0;  ///< while deciding: the lower, the more urgent
     std::optional<RunId> run;
     enum class State : uint8_t { kIdle, kWorking, kPausing } state = State::kIdle;
     Pause pause;
@@ -81,16 +113,33 @@ class Dispatch {
     bool sliceable = true;
     Grant grant;
     Time opened_at = {0};
-    int64_t opened_ns = 0;  ///< while it filled: whose turn it is next
-    double owed_ns = 0;     ///< of its least share
-    Time owed_at = {0};     ///< up to then
-    Time turn_until = {0};  ///< it is open for what it was owed
-    Time seen = {0};        ///< of a program: when it last had something on the device
-    bool has_told = false;  ///< of a program: what it is doing, since it was asked to
+    int64_t opened_ns = 0;            ///< while it filled: whose turn it is next
+    double owed_ns = 0;               ///< of its least share
+    Time owed_at = {0};               ///< up to then
+    double owed_share = 0;            ///< since then
+    Time turn_until = {0};            ///< it is open for what it was owed
+    Grant turn;                       ///< that it has until then
+    Time owed_since = Time::never();  ///< it could have a turn, and there are too few units
+    Time seen = {0};                  ///< of a program: when it last had something on the device
+    bool has_told = false;            ///< of a program: what it is doing, since it was asked to
+    Duration told_used = {0};         ///< of this run, by DeviceUsed
+    Duration expected = {0};          ///< of the device, by its run
+    Time ends = {0};                  ///< its run, if nothing comes in between; 0: nobody knows
+    bool is_spent = false;            ///< it had its limit of this window
+    Time spent_at = {0};              ///< the earliest at which it can have had it, if it is open from now on
+    int64_t units_ns = 0;             ///< how long it had units, where they were short: whose turn it is next
+    uint64_t shortage = 0;            ///< in which: those before it are forgotten
+    uint8_t units_rank = 0;           ///< and at which rank
+    uint32_t first_unit = 0;          ///< of those that it uses
+    bool has_units = false;           ///< in this turn
+    bool asks_units = false;          ///< and did so before
+    bool is_owed = false;             ///< while deciding: it has them for what it was owed
+
+    bool has_quota() const { return quota != Quota{}; }
   };
   /// A function that pauses between its runs.
   struct Absent {
-    uint8_t level = 0;
+    uint8_t rank = 0;
     Pause pause;
     bool is_back = false;  ///< its call came, and its run did not yet
   };
@@ -102,25 +151,55 @@ class Dispatch {
     Time shared_at = {0};              ///< when there was something to decide last
     Time due = Time::never();          ///< in dues_
     Time next_look = Time::never();    ///< while deciding: what becomes of `due`
+    uint32_t units = 1;
+    Time turn_began = Time::never();  ///< of those that have units: when that was last counted
+    Time turn_ends = {0};             ///< where they are short
+    uint64_t shortage = 0;            ///< counts how often they were
 
     void look_at(Time time) { next_look = std::min(next_look, time); }
+  };
+  /// A run that ends soon, and its function is gone for a while then.
+  struct Ahead {
+    ExecutorId executor;
+    uint8_t rank = 0;
+    Time ends;
+    Duration gap;
   };
   /// Who is on a device, in short.
   struct Levels {
     uint8_t top = 0;          ///< the most urgent that has work
     uint8_t most_urgent = 0;  ///< that is there at all
     bool is_shared = false;   ///< there is something to decide
+    bool has_parts = false;   ///< some use a part of its units only
   };
 
   void touch(DeviceId device) { touched_.insert(device); }
   void decide(DeviceId id, Place& place, Time now, std::vector<Change>& changes);
-  Levels levels_of(DeviceId id, Place& place, Time now);
+  Levels levels_of(Place& place, Time now);
   void drop_stale(DeviceId id, Place& place, Time now);
   std::optional<Pause> next_pause(Place& place, uint8_t top, Time now);
   Launcher* best_fit(Place& place, const Pause& pause, uint8_t top, Time now);
   /// One that gives way by itself to those more urgent; null: there is none.
   Launcher* first_that_yields(Place& place, uint8_t top);
+  std::optional<Ahead> next_end(Place& place, uint8_t top, Time now);
+  /// Who fills the gap that begins then, of the same executor: launches of one process are executed in their order, so
+  /// that it can launch before the gap begins.
+  Launcher* next_in(Place& place, const Ahead& ahead);
+  Grant grant_ahead(const Launcher& launcher, const Ahead& ahead, Time now) const;
+  // dispatch_shares.cc: quotas and units.
+  static uint8_t rank_of(uint8_t priority, bool is_below_request);
+  void rank(Place& place, Time now);
+  void keep_quota(Launcher& launcher, Place& place, Grant& want, Time now);
+  void charge(const Launcher& launcher, Duration used, Time now);
+  /// Of its limit in this window.
+  Duration left_of(const Launcher& launcher, Time now);
+  void share_units(Place& place, Time now);
+  static void end_shortage(Place& place, Time now);
+
   Grant fill_grant(const Launcher& launcher, const Pause& pause, Time now) const;
+  /// In a gap whose end is known.
+  Duration slice_in(Duration gap) const;
+  Time end_of(const Launcher& lane, Time now) const;
   std::optional<Grant> owed_grant(Launcher& launcher, Time now, Place& place);
   void set_due(DeviceId id, Place& place, Time due);
   void came_back(Place& place, FunctionId function);
@@ -128,6 +207,7 @@ class Dispatch {
   const Config& config_;
   const Arbitration arbitration_;
   Gaps gaps_;
+  Quotas quotas_;
   std::map<LauncherId, Launcher> launchers_;
   std::map<DeviceId, Place> places_;
   std::map<FunctionId, std::set<DeviceId>> absent_on_;

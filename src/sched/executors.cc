@@ -8,8 +8,9 @@ void Scheduler::Impl::on(const DeviceUp& event) {
   const Device* device = devices_.find(event.device);
   if (device && device->up) return;
   if (device) tenants_.remove_size(device->usable_bytes());
-  devices_.up(event.device, event.memory_bytes, round_up(event.context_bytes), event.in_place);
+  devices_.up(event.device, event.memory_bytes, round_up(event.context_bytes), event.in_place, event.units);
   tenants_.add_size(devices_.find(event.device)->usable_bytes());
+  dispatch_.device_up(event.device, devices_.find(event.device)->units);
 }
 
 void Scheduler::Impl::on(const DeviceDown& event) {
@@ -17,6 +18,7 @@ void Scheduler::Impl::on(const DeviceDown& event) {
   if (!device || !device->up) return;
   for (const ExecutorId executor : devices_.executors_of(event.device)) lose(executor, std::nullopt);
   devices_.down(event.device);
+  homes_.device_down(event.device);
 }
 
 void Scheduler::Impl::on(const ExecutorUp& event) {

@@ -30,6 +30,24 @@ Gaps::Prediction Gaps::of(FunctionId function, uint64_t after) const {
   return prediction;
 }
 
+std::vector<Scheduler::GapsSeen> Gaps::seen(FunctionId function) const {
+  std::vector<Scheduler::GapsSeen> all;
+  const auto positions = histories_.find(function);
+  if (positions == histories_.end()) return all;
+  for (const auto& [after, history] : positions->second) {
+    Scheduler::GapsSeen& seen = all.emplace_back();
+    seen.after = after;
+    const uint32_t kept = std::min<uint32_t>(history.count, kKept);
+    for (uint32_t i = history.count - kept; i < history.count; ++i) seen.gaps.push_back({history.ns[i % kKept]});
+    const Prediction prediction = of(function, after);
+    seen.is_known = prediction.is_known;
+    seen.is_stable = prediction.is_stable;
+    seen.median = prediction.median;
+    seen.early = prediction.early;
+  }
+  return all;
+}
+
 void Gaps::forget(FunctionId function) { histories_.erase(function); }
 
 }  // namespace quern::sched

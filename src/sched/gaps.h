@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <utility>
+#include <vector>
 
-#include "sched/types.h"
+#include "sched/scheduler.h"
 
 namespace quern::sched {
 
@@ -14,7 +15,7 @@ namespace quern::sched {
 class Gaps {
  public:
   /// Between the end of a run and the next request.
-  static constexpr uint64_t kBetweenRuns = UINT64_MAX;
+  static constexpr uint64_t kBetweenRuns = Scheduler::kBetweenRuns;
 
   struct Prediction {
     bool is_known = false;               ///< there were enough of them
@@ -25,6 +26,7 @@ class Gaps {
   void add(FunctionId function, uint64_t after, Duration gap);
   Prediction of(FunctionId function, uint64_t after) const;
   void forget(FunctionId function);
+  std::vector<Scheduler::GapsSeen> seen(FunctionId function) const;
 
  private:
   static constexpr size_t kKept = 16, kLeast = 4;

@@ -9,7 +9,8 @@ namespace quern::sched {
 void Scheduler::Impl::on(const LauncherUp& event) {
   const Device* device = devices_.find(event.device);
   if (!device || !device->up) return;
-  dispatch_.program_up(event.launcher, event.device, event.function, std::min(event.priority, kLeastUrgent), now_);
+  dispatch_.program_up(
+      {event.launcher, event.device, event.function, std::min(event.priority, kLeastUrgent), event.quota, {}}, now_);
 }
 
 // What it needs may still be on its way: until then it can put nothing on the device that anyone would wait for.
@@ -17,7 +18,9 @@ void Scheduler::Impl::begin_launching(RunRecord& run) {
   const LauncherId lane = lane_of(run.executor, run.lane);
   // Its gate may be closed since the run before it.
   run.gated = !dispatch_.is_open(lane);
-  dispatch_.run_began(lane, run.id, run.device, run.function, run.level, has_all_objects(run), now_);
+  const Duration expected{estimates_.knows(run.function) ? estimates_.of(run.function) : 0};
+  dispatch_.run_began({lane, run.device, run.function, priority_of(run.level), run.quota, expected}, run.id,
+                      has_all_objects(run), now_);
 }
 
 bool Scheduler::Impl::has_all_objects(const RunRecord& run) const {

@@ -56,13 +56,14 @@ void Scheduler::Impl::place() {
 void Scheduler::Impl::place_on_idle() {
   while (!devices_.idle().empty()) {
     const uint64_t largest = devices_.idle().largest();
-    Request* first = tenants_.first(largest);
+    auto [first, device] = next_for_idle();
     if (!first) return;
-    auto device = placement_->choose(devices_, *first);
+    if (!device) device = placement_->choose(devices_, *first);
     if (!device) {
       QUERN_CHECK(!placement_->is_work_conserving(),
                   "placement " + config_.policy.placement + ": leaves an idle device idle");
       for (Request* other : tenants_.first_few(largest, kMostAsked)) {
+        if (home_of(*other)) continue;
         device = placement_->choose(devices_, *other);
         if (!device) continue;
         first = other;
@@ -75,13 +76,33 @@ void Scheduler::Impl::place_on_idle() {
   }
 }
 
+// One that lost so much memory that this does not fit is no home to it.
+std::optional<DeviceId> Scheduler::Impl::home_of(const Request& request) const {
+  const auto home = homes_.device_of(request.level);
+  if (!home || QUERN_MUTANT(59)) return std::nullopt;
+  const Device* device = devices_.find(*home);
+  return device && device->can_serve() && device->usable_bytes() >= request.bytes ? home : std::nullopt;
+}
+
+// Who has a device of its own waits for that one, and in nobody's way.
+std::pair<Request*, std::optional<DeviceId>> Scheduler::Impl::next_for_idle() {
+  const uint64_t largest = devices_.idle().largest();
+  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
+    Request* first = tenants_.first(largest, *level);
+    if (!first) continue;
+    const auto home = home_of(*first);
+    if (!home || devices_.is_idle(*home, first->bytes)) return {first, home};
+  }
+  return {nullptr, std::nullopt};
+}
+
 Request* Scheduler::Impl::choose_for(const Device& device, Request& first) {
   Request* instead = fairness_->instead(tenants_, devices_, device, first, config_);
   return instead ? instead : &first;
 }
 
 // A request came and no device is idle: it may go beside others of its group, or come to a device of other levels.
-void Scheduler::Impl::place_arrived(const Group& group, uint8_t level) {
+void Scheduler::Impl::place_arrived(const Group& group, LevelNo level) {
   const auto took = [&](DeviceId id) {
     const size_t before = runs_.size();
     place_beside(*devices_.find(id));
@@ -93,6 +114,10 @@ void Scheduler::Impl::place_arrived(const Group& group, uint8_t level) {
   }
   const Request* first = tenants_.first(devices_.joinable().largest(), level);
   if (!first) return;
+  if (const auto home = home_of(*first)) {
+    took(*home);
+    return;
+  }
   const uint64_t bytes = first->bytes;
   int looked = 0;
   for (const DeviceId home : devices_.homes(first->submit.function))
@@ -105,15 +130,16 @@ void Scheduler::Impl::place_arrived(const Group& group, uint8_t level) {
 // ones, or it might wait for ever.
 void Scheduler::Impl::place_beside(Device& device) {
   if (device.is_idle()) return;
-  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<uint8_t>(*level + 1)))
+  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1)))
     if (!place_beside(device, *level)) return;
 }
 
-bool Scheduler::Impl::place_beside(Device& device, uint8_t level) {
+bool Scheduler::Impl::place_beside(Device& device, LevelNo level) {
   for (;;) {
     const bool is_served = device.serving.contains(level);
     Request* first = tenants_.first(device.usable_bytes(), level);
     if (!first) return true;
+    if (const auto home = home_of(*first); home && *home != device.id) return true;
     Request& request = *choose_for(device, *first);
     // It waits for the device to be idle: that does not come while it serves more urgent ones.
     if (request.attempt > 1) return device.serving.begin()->first < level;
@@ -121,7 +147,7 @@ bool Scheduler::Impl::place_beside(Device& device, uint8_t level) {
       if (!devices_.has_room(device, level) || request.group != devices_.find(device.serving.at(level))->group)
         return true;
     } else if (placement_->wants_device_alone() || !devices_.can_join(device, level, request.group)) {
-      return false;
+      return is_own(level);  // it waits in nobody's way
     }
     if (!fits_beside(device, request)) return false;
     assign(request, device, *first);
@@ -154,6 +180,8 @@ void Scheduler::Impl::assign(Request& request, Device& device, const Request& fi
   run.objects = request.submit.objects;
   run.bytes = request.bytes;
   run.level = request.level;
+  run.quota = is_own(run.level) ? request.submit.quota : Quota{};
+  if (is_own(run.level)) homes_.hold(run.function);
   run.alone = request.attempt > 1 || setup_->share == Setup::Share::kNobody;
   request.ahead_on.reset();
   blame_.hold(run.function);

@@ -25,7 +25,7 @@ struct Request {
   uint64_t arrival = 0;     ///< its place in first-come order; kept when it returns to the queue
   int64_t estimate_ns = 0;  ///< of its device time, as it was when it came to wait or to run
   Group group;              ///< where it waits
-  uint8_t level = 0;        ///< its priority, where the policy of fairness has levels
+  LevelNo level = 0;        ///< of its priority, where the policy of fairness has levels
   bool queued = false;
   RunId holds;  ///< while it is not queued: the run that has a slot for it
   uint32_t attempt = 1;
@@ -44,7 +44,8 @@ struct RunRecord {
   ExecutorId executor;
   DeviceId device;
   uint32_t lane = 0;
-  uint8_t level = 0;
+  LevelNo level = 0;
+  Quota quota;
   Duration device_time = Duration::forever();
   uint64_t memory_bytes = 0;                 ///< for itself
   std::vector<ObjectNeed> objects;           ///< pinned

@@ -23,6 +23,14 @@ void Scheduler::Impl::on(const Submit& event) {
     act(*refusal);
     return;
   }
+  Homes::Home* home = nullptr;
+  if (event.quota != Quota{} && fairness_->has_levels()) {
+    home = homes_.settle(event.function, event.quota, bytes, devices_, now_);
+    if (!home) {
+      act(Answer{.request = event.request, .end = End::kOverQuota, .run = {}, .retry_after = Duration::seconds(1)});
+      return;
+    }
+  }
   auto [entry, fresh] = requests_.try_emplace(event.request);
   QUERN_CHECK(fresh, "a request id was used twice");
   Request& request = entry->second;
@@ -31,7 +39,12 @@ void Scheduler::Impl::on(const Submit& event) {
   request.arrival = next_arrival_++;
   Tenant& tenant = tenants_.get(event.tenant);
   request.submit.priority = std::max(event.priority, tenant.limits.priority);
-  request.level = fairness_->has_levels() ? std::min(request.submit.priority, kLeastUrgent) : 0;
+  const uint8_t priority = fairness_->has_levels() ? std::min(request.submit.priority, kLeastUrgent) : uint8_t{0};
+  request.level = level_of(priority, home ? home->own : kShared);
+  if (home) {
+    homes_.hold(event.function);
+    dispatch_.quota_set(event.function, event.quota, now_);
+  }
   if (fairness_->gives_homes() && !tenant.home) {
     if (const auto home = devices_.fewest_homes(bytes)) {
       tenants_.give_home(tenant, *home);
@@ -70,6 +83,7 @@ void Scheduler::Impl::on(const FunctionGone& event) {
   estimates_.forget(event.function);
   arrivals_.forget(event.function);
   dispatch_.forget(event.function);
+  homes_.gone(event.function);
   kept_.erase(event.function);
   send_away(event.function);
   retire_all(event.function);
@@ -108,6 +122,7 @@ void Scheduler::Impl::answer(Request& request, End end, Duration retry_after) {
   if (request.queued) tenants_.remove(request);
   timers_.arm(id, request.timer, Time::never());
   const FunctionId function = request.submit.function;
+  if (is_own(request.level)) homes_.release(function, now_);
   requests_.erase(id);
   blame_.release(function);
 }

@@ -17,12 +17,15 @@ void Scheduler::Impl::send(RunRecord& run) {
   requests_.at(run.request).run = run.id;
   const Ledger::Item* lane = nullptr;
   if (run.has_lane) lane = devices_.find(run.device)->ledger.find({run.executor, Ledger::lane_id(run.lane)});
+  const bool has_part = run.quota.units < Rectangles::kWhole;
   act(Run{.run = run.id,
           .request = run.request,
           .executor = run.executor,
           .lane = run.lane,
           .lane_bytes = lane ? lane->bytes : 0,
-          .level = QUERN_MUTANT(48) ? uint8_t{0} : run.level});
+          .level = QUERN_MUTANT(48) ? LevelNo{0} : run.level,
+          .units = has_part ? dispatch_.units_of(run.device, run.quota) : 0,
+          .first_unit = has_part ? dispatch_.first_unit_of(run.device, run.function, run.quota) : 0});
   begin_launching(run);
 }
 
@@ -47,6 +50,7 @@ void Scheduler::Impl::on(const Started& event) {
 void Scheduler::Impl::on(const Finished& event) {
   RunRecord* run = find_run(event.run);
   if (!run || !run->sent) return;
+  dispatch_.run_used(lane_of(run->executor, run->lane), event.device_time, now_);
   if (event.failed && event.no_room) {
     Device& device = *devices_.find(run->device);
     if (std::exchange(run->has_lane, false)) gone(device, {run->executor, Ledger::lane_id(run->lane)});
@@ -128,7 +132,11 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
     run.host_pins.erase(object);
   }
   stay(device, run);
-  if (run.sent) dispatch_.run_ended(lane_of(run.executor, run.lane), now_);
+  if (run.sent) {
+    dispatch_.run_ended(lane_of(run.executor, run.lane), now_);
+    if (blame_.is_gone(function)) dispatch_.forget(function);
+  }
+  if (is_own(run.level)) homes_.release(function, now_);
   Executor* executor = devices_.find(run.executor);
   if (executor) devices_.remove_run(*executor, run);
   runs_.erase(run.id);

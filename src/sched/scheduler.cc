@@ -19,6 +19,9 @@ std::optional<Scheduler::Books> Scheduler::books(DeviceId device) const { return
 std::optional<Scheduler::Books> Scheduler::host_books() const { return impl_->host_books(); }
 std::optional<Scheduler::Progress> Scheduler::progress(RequestId request) const { return impl_->progress(request); }
 
+std::vector<Scheduler::GapsSeen> Scheduler::gaps(FunctionId function) const { return impl_->gaps(function); }
+std::vector<Scheduler::Share> Scheduler::shares() const { return impl_->shares(); }
+
 std::string_view name_of(Scheduler::Progress progress) {
   switch (progress) {
     case Scheduler::Progress::kQueued:
@@ -59,6 +62,7 @@ Scheduler::Impl::Impl(const Config& config)
   QUERN_CHECK(setup_ != nullptr, "setup " + config.policy.setup + ": is not in policy/table.cc");
   QUERN_CHECK(exit_ != nullptr, "exit " + config.policy.exit + ": is not in policy/table.cc");
   QUERN_CHECK(config.runs_in_flight > 0 && config.lanes > 0, "a device must be able to run something");
+  QUERN_CHECK(config.window.ns > 0 && config.unit_turn.ns > 0, "a window or a turn of no length");
 }
 
 const std::vector<Action>& Scheduler::Impl::step(Time now, const Event& event) {
@@ -129,6 +133,12 @@ std::optional<Scheduler::Books> Scheduler::Impl::books(DeviceId id) const {
 std::optional<Scheduler::Books> Scheduler::Impl::host_books() const {
   if (!has_host_) return std::nullopt;
   return host_.books();
+}
+
+std::vector<Scheduler::Share> Scheduler::Impl::shares() const {
+  std::vector<Share> all;
+  for (const auto& [function, home] : homes_.all()) all.push_back({function, home.quota, home.device, home.at});
+  return all;
 }
 
 std::optional<Scheduler::Progress> Scheduler::Impl::progress(RequestId id) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/rectangles.h"
 #include "sched/types.h"
 
 namespace quern::sched {
@@ -62,6 +63,8 @@ struct Config {
   uint32_t best_effort = 10;
   /// Of the time of a device, in thousandths, that a launcher with work has at least, whoever is more urgent.
   uint32_t least_share = 10;
+  Duration window = Duration::millis(100);    ///< that shares of a device's time are counted in
+  Duration unit_turn = Duration::millis(10);  ///< where units are short: how long who has them keeps them
   Policy policy;
 };
 
@@ -100,7 +103,7 @@ class Scheduler {
     uint64_t queued = 0, in_flight = 0, in_flight_bytes = 0;
     int64_t vtime = 0;  ///< the highest of its levels; where it stands after a restart
     struct Level {
-      uint8_t level = 0;
+      LevelNo level = 0;
       int64_t vtime = 0;  ///< device time charged, in ns divided by its weight, moved up whenever it had nothing to do
       bool is_next = false;  ///< it waits for its turn: has a request that any device could take, is below its limits
     };
@@ -139,6 +142,25 @@ class Scheduler {
   std::optional<Books> books(DeviceId device) const;
   /// Nothing if there never was a HostUp.
   std::optional<Books> host_books() const;
+
+  /// The last gaps of a function after one of its kernels, or between its runs, the oldest first, and what follows.
+  struct GapsSeen {
+    uint64_t after = 0;
+    std::vector<Duration> gaps;
+    bool is_known = false, is_stable = false;
+    Duration median = {0}, early = {0};
+  };
+  static constexpr uint64_t kBetweenRuns = UINT64_MAX;  ///< GapsSeen::after, GapsKnown::after
+  std::vector<GapsSeen> gaps(FunctionId function) const;
+
+  /// What a function with a quota has of a device in any case.
+  struct Share {
+    FunctionId function;
+    Quota quota;
+    std::optional<DeviceId> device;  ///< nothing: it runs anywhere, for it asks for nothing, or its device is gone
+    Rectangle at;                    ///< its part of that device's time (x) and units (y)
+  };
+  std::vector<Share> shares() const;
 
   /// What became of a request so far; nothing if it was answered or never accepted.
   enum class Progress : uint8_t { kQueued, kPlaced, kRunning };

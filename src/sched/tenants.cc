@@ -63,13 +63,13 @@ uint64_t Tenants::size_class(uint64_t bytes) const {
   return size == sizes_.end() ? kNoClass : size->first;
 }
 
-Tenants::Level& Tenants::level(uint8_t number) {
+Tenants::Level& Tenants::level(LevelNo number) {
   const auto [it, fresh] = levels_.try_emplace(number);
   if (fresh) it->second.clock = first_lowest_;
   return it->second;
 }
 
-Flow& Tenants::flow(Tenant& tenant, uint8_t level) {
+Flow& Tenants::flow(Tenant& tenant, LevelNo level) {
   const auto [it, fresh] = tenant.flows.try_emplace(level);
   if (fresh) it->second.vtime = tenant.first_vtime;
   return it->second;
@@ -183,7 +183,7 @@ void Tenants::relist(Tenant& tenant) {
   for (auto& [level, flow] : tenant.flows) relist(tenant, level, flow);
 }
 
-void Tenants::relist(Tenant& tenant, uint8_t number, Flow& flow) {
+void Tenants::relist(Tenant& tenant, LevelNo number, Flow& flow) {
   if (flow.lines.empty() && flow.ranks.empty()) return;
   Level& level = this->level(number);
   const uint64_t smallest = sizes_.empty() ? kNoClass : sizes_.begin()->first;
@@ -252,7 +252,7 @@ Request* Tenants::first(uint64_t bytes) const {
   return nullptr;
 }
 
-Request* Tenants::first(uint64_t bytes, uint8_t number) const {
+Request* Tenants::first(uint64_t bytes, LevelNo number) const {
   const auto level = levels_.find(number);
   if (level == levels_.end()) return nullptr;
   const std::pair<int64_t, TenantId>* first = nullptr;
@@ -263,7 +263,7 @@ Request* Tenants::first(uint64_t bytes, uint8_t number) const {
   return first ? oldest_that_fits(tenants_.at(first->second).flows.at(number), bytes) : nullptr;
 }
 
-std::optional<uint8_t> Tenants::next_level(uint8_t from) const {
+std::optional<LevelNo> Tenants::next_level(LevelNo from) const {
   for (auto level = levels_.lower_bound(from); level != levels_.end(); ++level)
     if (!level->second.order.empty()) return level->first;
   return std::nullopt;
@@ -292,7 +292,7 @@ Request* Tenants::first_at_home(DeviceId device, uint64_t bytes) const {
   if (home == at_home_.end()) return nullptr;
   size_t tried = 0;
   for (auto it = home->second.begin(); it != home->second.end() && tried < kMostBypassed; ++it, ++tried)
-    if (Request* request = oldest_that_fits(tenants_.at(it->second).flows.at(0), bytes)) return request;
+    if (Request* request = oldest_that_fits(tenants_.at(it->second).flows.at(level_of(0)), bytes)) return request;
   return nullptr;
 }
 
@@ -305,7 +305,7 @@ bool Tenants::may_go(const Request& request) const {
 
 void Tenants::give_home(Tenant& tenant, DeviceId device) {
   if (tenant.home == device) return;
-  const Flow& only = flow(tenant, 0);
+  const Flow& only = flow(tenant, level_of(0));
   if (tenant.home && !only.ranks.empty()) at_home_[*tenant.home].erase({only.ranks.front().second, tenant.id});
   tenant.home = device;
   if (!only.ranks.empty()) at_home_[device].insert({only.ranks.front().second, tenant.id});

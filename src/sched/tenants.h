@@ -33,7 +33,7 @@ struct Tenant {
   int64_t first_vtime = 0;  ///< where it stood before a restart
   uint64_t queued = 0, in_flight = 0, in_flight_bytes = 0;
   int64_t queued_ns = 0;          ///< device time that those waiting are expected to take
-  std::map<uint8_t, Flow> flows;  ///< by level
+  std::map<LevelNo, Flow> flows;  ///< by level
   std::optional<DeviceId> home;   ///< for policies that give a tenant one
 };
 
@@ -79,9 +79,9 @@ class Tenants {
   /// Whose turn it is among the tenants with a request that fits in `bytes`, and which of its requests; null: nobody.
   Request* first(uint64_t bytes) const;
   /// The same at one level.
-  Request* first(uint64_t bytes, uint8_t level) const;
+  Request* first(uint64_t bytes, LevelNo level) const;
   /// The next level from this one on at which someone may go; nothing: there is none.
-  std::optional<uint8_t> next_level(uint8_t from) const;
+  std::optional<LevelNo> next_level(LevelNo from) const;
   /// As `first`, and those after it, `most` at the most.
   std::vector<Request*> first_few(uint64_t bytes, size_t most) const;
   /// The first of those at home on a device; null: nobody.
@@ -112,8 +112,8 @@ class Tenants {
     int64_t clock = 0;                ///< the lowest virtual time when a turn was last taken; never goes back
   };
 
-  Level& level(uint8_t level);
-  Flow& flow(Tenant& tenant, uint8_t level);
+  Level& level(LevelNo level);
+  Flow& flow(Tenant& tenant, LevelNo level);
   uint64_t size_class(uint64_t bytes) const;
   void link(Tenant& tenant, Request& request);
   void unlink(Tenant& tenant, Request& request);
@@ -121,14 +121,14 @@ class Tenants {
   bool is_below_limits(const Tenant& tenant, uint64_t more_bytes) const;
   /// Lists the tenant where it stands now, at every level and in every size class.
   void relist(Tenant& tenant);
-  void relist(Tenant& tenant, uint8_t level, Flow& flow);
+  void relist(Tenant& tenant, LevelNo level, Flow& flow);
   void charge(Flow& flow, int64_t vtime);
   const Order* order_of_all(const Level& level) const;
 
   const Fairness& fairness_;
   std::map<uint64_t, uint32_t> sizes_;  // and how many devices have it
   std::map<TenantId, Tenant> tenants_;
-  std::map<uint8_t, Level> levels_;
+  std::map<LevelNo, Level> levels_;
   std::map<DeviceId, Order> at_home_;  // level 0 only: policies that give homes have no other
   std::map<FunctionId, Flow::Line> functions_;
   uint64_t size_ = 0;

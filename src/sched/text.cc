@@ -24,6 +24,7 @@ Event read_device_up(Words& words) {
   words.read_bytes(words.next(), event.memory_bytes);
   if (const auto context = words.option("context")) words.read_bytes(*context, event.context_bytes);
   event.in_place = words.take("in_place");
+  if (const auto units = words.option("units")) words.read_small(*units, event.units);
   return event;
 }
 
@@ -118,6 +119,18 @@ Event read_executor_lost(Words& words) {
   return event;
 }
 
+// "200/800/500": request, limit and units.
+void read_quota(Words& words, Quota& quota) {
+  const auto text = words.option("quota");
+  if (!text) return;
+  const size_t first = text->find('/');
+  const size_t second = first == std::string_view::npos ? first : text->find('/', first + 1);
+  if (second == std::string_view::npos) return words.wrong("write a quota as REQUEST/LIMIT/UNITS");
+  words.read_small(text->substr(0, first), quota.request);
+  words.read_small(text->substr(first + 1, second - first - 1), quota.limit);
+  words.read_small(text->substr(second + 1), quota.units);
+}
+
 Event read_submit(Words& words) {
   Submit event;
   words.read(words.next(), event.request);
@@ -129,6 +142,7 @@ Event read_submit(Words& words) {
   if (const auto deadline = words.option("deadline")) words.read(*deadline, event.deadline);
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   if (const auto priority = words.option("priority")) words.read_small(*priority, event.priority);
+  read_quota(words, event.quota);
   return event;
 }
 
@@ -147,6 +161,7 @@ Event read_launcher_up(Words& words) {
   words.read(words.next(), event.device);
   words.read(words.next(), event.function);
   if (const auto priority = words.option("priority")) words.read_small(*priority, event.priority);
+  read_quota(words, event.quota);
   return event;
 }
 
@@ -170,6 +185,19 @@ Event read_used(Words& words) {
   DeviceUsed event;
   words.read(words.next(), event.launcher);
   words.read(words.next(), event.device_time);
+  return event;
+}
+
+Event read_gaps(Words& words) {
+  GapsKnown event;
+  words.read(words.next(), event.function);
+  if (const auto after = words.option("after")) words.read(*after, event.after);
+  std::string_view rest = words.next();
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    words.read(rest.substr(0, comma), event.gaps.emplace_back());
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
   return event;
 }
 
@@ -198,6 +226,7 @@ const std::map<std::string_view, Reader>& readers() {
       {"work-ready", read_ready},
       {"gap", read_gap},
       {"used", read_used},
+      {"gaps", read_gaps},
       {"tick", [](Words&) -> Event { return Tick{}; }},
   };
   return readers;
@@ -218,11 +247,15 @@ std::string show_objects(const std::vector<ObjectNeed>& objects) {
   return text;
 }
 
+std::string show_quota(const Quota& quota) {
+  return quota == Quota{} ? "" : fmt::format(" quota={}/{}/{}", quota.request, quota.limit, quota.units);
+}
+
 struct Show {
   std::string operator()(const DeviceUp& e) const {
-    return fmt::format("device-up {} {}{}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
+    return fmt::format("device-up {} {}{}{}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
                        e.context_bytes ? " context=" + exact(e.context_bytes, kByteUnits) : "",
-                       e.in_place ? " in_place" : "");
+                       e.in_place ? " in_place" : "", e.units > 1 ? fmt::format(" units={}", e.units) : "");
   }
   std::string operator()(const HostUp& e) const { return "host-up " + exact(e.memory_bytes, kByteUnits); }
   std::string operator()(const Keep& e) const {
@@ -269,7 +302,7 @@ struct Show {
     if (e.deadline != plain.deadline) text += " deadline=" + to_text(e.deadline);
     if (e.device_time != plain.device_time) text += " device_time=" + show(e.device_time);
     if (e.priority != plain.priority) text += fmt::format(" priority={}", e.priority);
-    return text;
+    return text + show_quota(e.quota);
   }
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }
   std::string operator()(const Started& e) const { return fmt::format("started {}", show(e.run)); }
@@ -280,7 +313,8 @@ struct Show {
   std::string operator()(const FunctionGone& e) const { return fmt::format("function-gone {}", show(e.function)); }
   std::string operator()(const LauncherUp& e) const {
     return fmt::format("launcher-up {} {} {}{}", show(e.launcher), show(e.device), show(e.function),
-                       e.priority != LauncherUp{}.priority ? fmt::format(" priority={}", e.priority) : "");
+                       e.priority != LauncherUp{}.priority ? fmt::format(" priority={}", e.priority) : "") +
+           show_quota(e.quota);
   }
   std::string operator()(const LauncherGone& e) const { return "launcher-gone " + show(e.launcher); }
   std::string operator()(const WorkReady& e) const {
@@ -293,6 +327,11 @@ struct Show {
   }
   std::string operator()(const DeviceUsed& e) const {
     return fmt::format("used {} {}", show(e.launcher), show(e.device_time));
+  }
+  std::string operator()(const GapsKnown& e) const {
+    std::string text = "gaps " + show(e.function);
+    for (size_t i = 0; i < e.gaps.size(); ++i) text += (i ? "," : " ") + show(e.gaps[i]);
+    return text + (e.after ? fmt::format(" after={}", e.after) : "");
   }
   std::string operator()(const Tick&) const { return "tick"; }
 
@@ -318,17 +357,24 @@ struct Show {
   }
   std::string operator()(const Trim& a) const { return fmt::format("trim {} lane={}", show(a.executor), a.lane); }
   std::string operator()(const Run& a) const {
-    return fmt::format("run {} {} {} lane={}{}", show(a.run), show(a.request), show(a.executor), a.lane,
-                       a.lane_bytes ? " memory=" + exact(a.lane_bytes, kByteUnits) : "");
+    return fmt::format("run {} {} {} lane={}{}{}{}", show(a.run), show(a.request), show(a.executor), a.lane,
+                       a.lane_bytes ? " memory=" + exact(a.lane_bytes, kByteUnits) : "",
+                       a.units ? fmt::format(" units={}", a.units) : "",
+                       a.first_unit ? fmt::format(" first_unit={}", a.first_unit) : "");
   }
   std::string operator()(const Grant& a) const {
-    if (!a.open) return fmt::format("close {}{}", show(a.launcher), a.tells ? " tells" : "");
-    std::string text = fmt::format("open {}{}", show(a.launcher), a.tells ? " tells" : "");
+    const std::string tells = fmt::format("{}{}", a.tells ? " tells" : "", a.meters ? " meters" : "");
+    if (!a.open)
+      return fmt::format("close {}{}{}", show(a.launcher), tells,
+                         a.why > Grant::Why::kUrgent ? fmt::format(" because={}", name_of(a.why)) : "");
+    std::string text = fmt::format("open {}{}", show(a.launcher), tells);
+    if (a.from.ns) text += " from=" + to_text(a.from);
     if (a.until != Time::never()) text += " until=" + to_text(a.until);
     text += fmt::format(" depth={}", show(a.depth));
     if (a.launches != Grant{}.launches) text += fmt::format(" launches={}", a.launches);
     if (a.slice.ns) text += " slice=" + show(a.slice);
     if (a.beyond.ns) text += " beyond=" + show(a.beyond);
+    if (a.overdraws) text += " overdraws";
     return text;
   }
   std::string operator()(const StopRun& a) const { return fmt::format("stop-run {}", show(a.run)); }

@@ -17,6 +17,7 @@ ErrorCode error_code_of(End end) {
       return ErrorCode::kCancelled;
     case End::kQueueFull:
     case End::kWouldBeLate:
+    case End::kOverQuota:
       return ErrorCode::kExhausted;
     case End::kTooLarge:
     case End::kOverLimit:
@@ -55,6 +56,8 @@ std::string_view name_of(End end) {
       return "would-be-late";
     case End::kNoDevice:
       return "no-device";
+    case End::kOverQuota:
+      return "over-quota";
     case End::kQuarantined:
       return "quarantined";
     case End::kLost:
@@ -63,6 +66,20 @@ std::string_view name_of(End end) {
       return "removed";
   }
   return "?";
+}
+
+std::string_view name_of(Grant::Why why) {
+  switch (why) {
+    case Grant::Why::kOpen:
+      return "open";
+    case Grant::Why::kUrgent:
+      return "urgent";
+    case Grant::Why::kQuota:
+      return "quota";
+    case Grant::Why::kUnits:
+      break;
+  }
+  return "units";
 }
 
 std::string_view name_of(Stage stage) {

@@ -34,9 +34,27 @@ using RunId = Id<struct RunTag>;
 constexpr uint64_t kFirstProgram = uint64_t{1} << 63;
 constexpr LauncherId lane_of(ExecutorId executor, uint32_t lane) { return {executor.value << 8 | lane}; }
 constexpr LauncherId program_of(uint64_t number) { return {kFirstProgram | number}; }
+constexpr ExecutorId executor_of(LauncherId lane) { return {lane.value >> 8}; }
 constexpr bool is_program(LauncherId launcher) { return launcher.value >= kFirstProgram; }
 
 constexpr uint8_t kLeastUrgent = 9;  ///< the last priority; 0 is the first
+
+/// Where requests wait and runs are beside each other on a device: one per priority, and before it one for each
+/// function of that priority that has a quota. The lower, the more urgent.
+using LevelNo = uint16_t;
+constexpr LevelNo kShared = 255;
+constexpr LevelNo level_of(uint8_t priority, LevelNo own = kShared) {
+  return static_cast<LevelNo>(priority << 8 | own);
+}
+constexpr bool is_own(LevelNo level) { return (level & 255) != kShared; }
+constexpr uint8_t priority_of(LevelNo level) { return static_cast<uint8_t>(level >> 8); }
+
+/// Shares of one device, in thousandths. Of its units how many a run of the function uses; and of the time of those,
+/// per window (Config::window), what the function gets in any case if it has work, and what it never gets more of.
+struct Quota {
+  uint32_t request = 0, limit = 1000, units = 1000;
+  bool operator==(const Quota&) const = default;
+};
 
 // Events: what happened.
 
@@ -45,6 +63,7 @@ struct DeviceUp {
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;  ///< what every executor on it costs
   bool in_place = false;  ///< objects are read where they lie on the host: they stay there as long as they are used
+  uint32_t units = 1;     ///< that it can be divided into; 1: it cannot
 };
 /// The host tier: how many bytes of objects may be in memory at a time; the rest is on disk. If this never comes, all
 /// objects are always there.
@@ -107,6 +126,7 @@ struct Submit {
   std::vector<ObjectNeed> objects;  ///< what it needs beside that; each once
   Time deadline = Time::never();
   Duration device_time = Duration::forever();  ///< how long one run of it may take
+  Quota quota;                                 ///< of its function, as it is now
 };
 /// The caller is gone or changed its mind.
 struct Cancel {
@@ -165,6 +185,7 @@ struct LauncherUp {
   DeviceId device;
   FunctionId function;
   uint8_t priority = 5;
+  Quota quota;
 };
 struct LauncherGone {
   LauncherId launcher;
@@ -181,17 +202,24 @@ struct GapBegun {
   Time at;             ///< not after now
   uint64_t after = 0;  ///< gaps after the same are alike
 };
-/// A program had something on the device lately. At most every millisecond.
+/// A launcher had something on the device since it said so last: a program always says so, a lane where its grant
+/// asks for it. At most every millisecond.
 struct DeviceUsed {
   LauncherId launcher;
   Duration device_time = {0};
+};
+/// What was known of the gaps of a function before a restart, the oldest first. As if they had just been seen.
+struct GapsKnown {
+  FunctionId function;
+  uint64_t after = 0;
+  std::vector<Duration> gaps;
 };
 /// The answer to WakeAt.
 struct Tick {};
 
 using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, HostUp, ExecutorUp, ExecutorLost, TenantSet, Submit,
                            Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished, FunctionGone,
-                           LauncherUp, LauncherGone, WorkReady, GapBegun, DeviceUsed, Tick>;
+                           LauncherUp, LauncherGone, WorkReady, GapBegun, DeviceUsed, GapsKnown, Tick>;
 
 // Actions: what to do about it, in order.
 
@@ -247,14 +275,21 @@ struct Run {
   ExecutorId executor;
   uint32_t lane = 0;
   uint64_t lane_bytes = 0;
-  uint8_t level = 0;  ///< runs of one level go one after the other
+  LevelNo level = 0;        ///< runs of one level go one after the other
+  uint32_t units = 0;       ///< of the device that it launches on; 0: all
+  uint32_t first_unit = 0;  ///< of those; runs of one function have the same
 };
 /// What a launcher may put on its device from now on; what it was granted before is void. A lane begins with a grant of
 /// Config::depth and no end; a program with a closed gate. Not answered.
 struct Grant {
   LauncherId launcher;
   bool open = false;
-  bool tells = false;          ///< it is to say when it has work and when a gap begins
+  bool tells = false;      ///< it is to say when it has work and when a gap begins
+  bool meters = false;     ///< it is to say what it used
+  bool overdraws = false;  ///< what cannot end by `until` may begin before it
+  /// Why it is closed.
+  enum class Why : uint8_t { kOpen, kUrgent, kQuota, kUnits } why = Why::kOpen;
+  Time from = {0};             ///< not before
   Time until = Time::never();  ///< what it launches is to end by then
   Duration depth = {0};        ///< of device time in flight
   uint32_t launches = 256;     ///< in flight
@@ -280,6 +315,7 @@ enum class End : uint8_t {
   kOverLimit,    ///< is larger than its tenant may use; refused at the door
   kWouldBeLate,  ///< could not make its deadline; refused at the door
   kNoDevice,     ///< there is no device; refused at the door
+  kOverQuota,    ///< no device has the share left that its function is to have; refused at the door
   kQuarantined,  ///< its function keeps killing executors; refused for a while
   kLost,         ///< its executors died too often through no fault of its own
   kRemoved,      ///< its function was removed while it waited
@@ -290,7 +326,7 @@ struct Answer {
   RequestId request;
   End end = End::kDone;
   std::optional<RunId> run;    ///< its last, if it ever ran
-  Duration retry_after = {0};  ///< kQueueFull, kWouldBeLate, kNoDevice, kQuarantined, kLost
+  Duration retry_after = {0};  ///< kQueueFull, kWouldBeLate, kNoDevice, kOverQuota, kQuarantined, kLost
 };
 /// Send a Tick at this time, or as soon after as can be. Only the newest counts.
 struct WakeAt {
@@ -304,5 +340,6 @@ using Action = std::variant<StartExecutor, KillExecutor, Fetch, Forget, Prepare,
 ErrorCode error_code_of(End end);
 std::string_view name_of(End end);
 std::string_view name_of(Stage stage);
+std::string_view name_of(Grant::Why why);
 
 }  // namespace quern::sched

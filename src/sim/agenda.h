@@ -18,7 +18,9 @@ class Agenda {
     kRunStarts,     ///< a: index of the device, which may be free
     kRunEnds,       ///< a: run
     kRunGivenUp,    ///< a: run; it does not get to the device
-    kGateCloses,    ///< a: launcher, b: the epoch of its grant
+    kGateChanges,   ///< a: launcher, b: the epoch of its grant; it opens or closes by itself
+    kMeters,        ///< a: launcher, b: which of its times on the device, or 0
+    kKernels,       ///< a: index of the device, b: its epoch; a kernel begins, ends or can be launched
     kExecutorUp,    ///< a: executor
     kExecutorGone,  ///< a: executor
     kLoaded,        ///< a: executor, b: object

@@ -11,6 +11,7 @@
 #include "sim/limits_checker.h"
 #include "sim/liveness_checker.h"
 #include "sim/pins_checker.h"
+#include "sim/quota_checker.h"
 #include "sim/test_watched.h"
 
 namespace quern::sim {
@@ -19,7 +20,7 @@ namespace {
 template <class C>
 class EveryChecker : public testing::Test {};
 using All = testing::Types<EndsChecker, LedgerChecker, PinsChecker, LimitsChecker, FairnessChecker, IdleChecker,
-                           GateChecker, LivenessChecker>;
+                           GateChecker, QuotaChecker, LivenessChecker>;
 TYPED_TEST_SUITE(EveryChecker, All);
 
 TYPED_TEST(EveryChecker, IsQuietWhileAllIsWell) {
@@ -74,7 +75,7 @@ TYPED_TEST(EveryChecker, IsQuietWithLevelsAndPrograms) {
     Submit other = urgent(r2);
     other.domain = DomainId{2};
     watched.step(other).step(ExecutorUp{e2}).step(Started{run2});
-    watched.step(LauncherUp{p1, d1, FunctionId{99}, 3}).step(WorkReady{p1, Duration::millis(1), true});
+    watched.step(LauncherUp{p1, d1, FunctionId{99}, 3, {}}).step(WorkReady{p1, Duration::millis(1), true});
     watched.wait(1).step(DeviceUsed{p1, Duration::millis(1)}).step(GapBegun{p1, watched.now, 1});
     watched.step(LauncherGone{p1});
     // Long enough for a turn of the one that waits.
@@ -82,6 +83,39 @@ TYPED_TEST(EveryChecker, IsQuietWithLevelsAndPrograms) {
     watched.step(Finished{.run = run2, .device_time = Duration::millis(5)});
     watched.step(Finished{.run = run1, .device_time = Duration::millis(5)});
     watched.end(true);
+    EXPECT_EQ(watched.why(), "") << dispatch;
+  }
+}
+
+TYPED_TEST(EveryChecker, IsQuietWithQuotas) {
+  for (const char* dispatch : {"fill", "strict", "fikit", "none"}) {
+    Config config;
+    config.policy.dispatch = dispatch;
+    config.lanes = 6;
+    Watched<TypeParam> watched(config);
+    DeviceUp device = up(d1);
+    device.units = 4;
+    watched.step(device);
+    for (uint64_t i = 1; i <= 4; ++i) {
+      Submit submit = call(RequestId{i});
+      submit.function = FunctionId{i};
+      if (i < 4)
+        submit.quota = {.request = 100, .limit = 200 * static_cast<uint32_t>(i), .units = i == 1 ? 1000U : 500U};
+      watched.step(submit);
+    }
+    watched.step(ExecutorUp{e1});
+    for (uint64_t i = 1; i <= 4; ++i) watched.step(Started{RunId{i}});
+    watched.step(LauncherUp{p1, d1, FunctionId{99}, 3, {.request = 0, .limit = 100, .units = 250}});
+    watched.step(WorkReady{p1, Duration::millis(1), true});
+    for (int i = 0; i < 40; ++i) {
+      watched.wait(5).step(DeviceUsed{lane_of(e1, i % 4), Duration::millis(i % 7)});
+      watched.step(DeviceUsed{p1, Duration::millis(i % 5)});
+    }
+    Submit changed = call(r9);
+    changed.function = FunctionId{2};
+    changed.quota = {.request = 0, .limit = 50, .units = 1000};
+    watched.step(changed).wait(5).step(DeviceDown{d1}).step(LauncherGone{p1});
+    watched.step(FunctionGone{FunctionId{2}});
     EXPECT_EQ(watched.why(), "") << dispatch;
   }
 }
@@ -198,24 +232,26 @@ TEST(LimitsChecker, SeesARunTooMany) {
   Watched<LimitsChecker> watched;
   watched.running().step(call(r2));
   EXPECT_EQ(watched.why(), "");
-  watched.step(call(r3), add(sched::Run{.run = run9, .request = r3, .executor = e1, .lane = 2, .level = 5}));
+  watched.step(call(r3),
+               add(sched::Run{.run = run9, .request = r3, .executor = e1, .lane = 2, .level = sched::level_of(5)}));
   EXPECT_NE(watched.why().find("the 3th at level 5"), std::string::npos) << watched.why();
   Config config;
   config.lanes = 1;
   Watched<LimitsChecker> full(config);
-  full.running().step(urgent(r2), add(sched::Run{.run = run9, .request = r2, .executor = e1, .level = 0}));
+  full.running().step(urgent(r2),
+                      add(sched::Run{.run = run9, .request = r2, .executor = e1, .level = sched::level_of(0)}));
   EXPECT_TRUE(full.fails());
 }
 
 TEST(LimitsChecker, SeesALevelThatIsNotItsOwn) {
   Watched<LimitsChecker> watched;
-  watched.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.level = 0; }));
-  EXPECT_NE(watched.why().find("r2 is of level 5"), std::string::npos) << watched.why();
+  watched.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.level = sched::level_of(0); }));
+  EXPECT_NE(watched.why().find("r2 is of priority 5 and has no quota"), std::string::npos) << watched.why();
   // A tenant may ask for no more than it may have.
   Watched<LimitsChecker> limited;
   limited.step(TenantSet{.tenant = t1, .limits = {.priority = 7}}).running();
   EXPECT_EQ(limited.why(), "");
-  limited.step(call(r2), alter<sched::Run>([](sched::Run& run) { run.level = 5; }));
+  limited.step(call(r2), alter<sched::Run>([](sched::Run& run) { run.level = sched::level_of(5); }));
   EXPECT_TRUE(limited.fails());
   Config config;
   config.policy.fairness = "fifo";
@@ -230,7 +266,8 @@ TEST(LimitsChecker, SeesALevelTooMany) {
   Watched<LimitsChecker> watched(config);
   watched.running().step(urgent(r2));
   EXPECT_EQ(watched.why(), "");
-  watched.step(Tick{}, add(sched::Run{.run = run9, .request = r2, .executor = e1, .lane = 1, .level = 0}));
+  watched.step(Tick{},
+               add(sched::Run{.run = run9, .request = r2, .executor = e1, .lane = 1, .level = sched::level_of(0)}));
   EXPECT_NE(watched.why().find("makes 2 levels"), std::string::npos) << watched.why();
 }
 
@@ -238,7 +275,8 @@ TEST(LimitsChecker, SeesCompanyForOneThatRunsAlone) {
   Watched<LimitsChecker> watched;
   watched.running().step(ExecutorLost{.executor = e1, .culprit = {}}).step(ExecutorUp{e2}).step(urgent(r2));
   EXPECT_EQ(watched.why(), "");
-  watched.step(Tick{}, add(sched::Run{.run = run9, .request = r2, .executor = e2, .lane = 1, .level = 0}));
+  watched.step(Tick{},
+               add(sched::Run{.run = run9, .request = r2, .executor = e2, .lane = 1, .level = sched::level_of(0)}));
   EXPECT_NE(watched.why().find("is to run alone"), std::string::npos) << watched.why();
 }
 
@@ -259,7 +297,7 @@ TEST(LimitsChecker, SeesTwoExecutorsOnADevice) {
   watched.running().step(other);
   watched.step(Tick{}, [](std::vector<Action>& actions) {
     actions.push_back(StartExecutor{.executor = e9, .device = d1, .domain = DomainId{2}, .own_function = {}});
-    actions.push_back(sched::Run{.run = run9, .request = r2, .executor = e9, .lane = 1, .level = 5});
+    actions.push_back(sched::Run{.run = run9, .request = r2, .executor = e9, .lane = 1, .level = sched::level_of(5)});
   });
   EXPECT_NE(watched.why().find("two executors at level 5"), std::string::npos) << watched.why();
 }
@@ -285,7 +323,8 @@ TEST(LimitsChecker, SeesCompanyForARunThatStops) {
   Watched<LimitsChecker> watched;
   watched.running().step(Cancel{r1}).step(call(r2));
   EXPECT_EQ(watched.why(), "");
-  watched.step(Tick{}, add(sched::Run{.run = run2, .request = r2, .executor = e1, .lane = 1, .level = 5}));
+  watched.step(Tick{},
+               add(sched::Run{.run = run2, .request = r2, .executor = e1, .lane = 1, .level = sched::level_of(5)}));
   EXPECT_NE(watched.why().find("was told to stop"), std::string::npos) << watched.why();
 }
 
@@ -329,8 +368,10 @@ TEST(LimitsChecker, KnowsThatTimeStandsStillAtAClosedGate) {
 
 // Fairness.
 
-Scheduler::Standing standing(TenantId tenant, Duration vtime, bool is_next, uint8_t level = 5) {
-  return {.tenant = tenant, .vtime = vtime.ns, .flows = {{.level = level, .vtime = vtime.ns, .is_next = is_next}}};
+Scheduler::Standing standing(TenantId tenant, Duration vtime, bool is_next, uint8_t priority = 5) {
+  return {.tenant = tenant,
+          .vtime = vtime.ns,
+          .flows = {{.level = sched::level_of(priority), .vtime = vtime.ns, .is_next = is_next}}};
 }
 
 TEST(FairnessChecker, SeesALagBeyondItsBound) {
@@ -363,7 +404,7 @@ TEST(FairnessChecker, SeesALevelAboveItsTenant) {
 
 TEST(FairnessChecker, SeesWhoGotMoreThanOthers) {
   // As many as it takes; of another level, they are nobody's loss.
-  const auto runs_until_seen = [](uint8_t level) {
+  const auto runs_until_seen = [](uint8_t priority) {
     FairnessChecker checker{Config{}};
     const std::vector<Scheduler::Standing> standings = {standing(t1, {0}, true), standing(t2, {0}, true)};
     const auto pass = [&](const Event& event, const std::vector<Action>& actions) {
@@ -375,8 +416,9 @@ TEST(FairnessChecker, SeesWhoGotMoreThanOthers) {
     while (checker.violation().empty() && next < 100) {
       const RequestId request{next};
       const RunId run{next++};
-      pass(call(request), {StartExecutor{.executor = e1, .device = d1, .domain = DomainId{1}, .own_function = {}},
-                           sched::Run{.run = run, .request = request, .executor = e1, .level = level}});
+      pass(call(request),
+           {StartExecutor{.executor = e1, .device = d1, .domain = DomainId{1}, .own_function = {}},
+            sched::Run{.run = run, .request = request, .executor = e1, .level = sched::level_of(priority)}});
       pass(Finished{.run = run, .device_time = Duration::millis(1)}, {Answer{.request = request, .run = run}});
     }
     return next;

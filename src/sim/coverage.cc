@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "sched/policy/table.h"
 #include "sim/faults.h"
@@ -17,7 +18,7 @@ constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-dow
                                    "executor-lost", "tenant-set",    "submit",      "cancel",        "keep",
                                    "fetched",       "loaded",        "unloaded",    "trimmed",       "started",
                                    "finished",      "function-gone", "launcher-up", "launcher-gone", "work-ready",
-                                   "gap-begun",     "device-used",   "tick"};
+                                   "gap-begun",     "device-used",   "gaps-known",  "tick"};
 static_assert(std::size(kEvents) == std::variant_size_v<sched::Event>);
 constexpr const char* kActions[] = {"start-executor", "kill-executor", "fetch",  "forget", "prepare",
                                     "load",           "unload",        "trim",   "run",    "grant",
@@ -28,7 +29,8 @@ constexpr const char* kProgress[] = {"queued", "placed", "running"};
 constexpr const char* kStates[] = {"promised", "loading", "resident", "leaving"};
 constexpr const char* kKinds[] = {"object", "lane", "context"};
 constexpr const char* kStages[] = {"nothing", "context", "host", "hot"};
-constexpr const char* kGates[] = {"closed", "open", "until", "beyond"};
+constexpr const char* kGates[] = {"open", "urgent", "quota", "units", "until", "from", "beyond", "overdraws", "meters"};
+constexpr const char* kQuotas[] = {"share", "no-home", "request", "limit", "units", "changed"};
 constexpr const char* kLosses[] = {"loading", "leaving", "awaited", "no-room-load", "no-room-run"};
 static_assert(std::size(kLosses) == static_cast<size_t>(Coverage::Loss::kNoRoomRun) + 1);
 constexpr const char* kCounts[] = {"evictions", "exits", "prefetches", "hits", "misses"};
@@ -53,6 +55,7 @@ Coverage::Coverage()
       host_states_(std::size(kStates)),
       stages_(std::size(kStages)),
       gates_(std::size(kGates)),
+      quotas_(std::size(kQuotas)),
       losses_(std::size(kLosses)),
       counts_(std::size(kCounts)) {
   policies_ = {{"fairness", zeros_of(sched::fairnesses())}, {"placement", zeros_of(sched::placements())},
@@ -78,6 +81,7 @@ std::vector<Coverage::Row> Coverage::rows() const {
   list("host", kStates, host_states_);
   list("keep", kStages, stages_);
   list("gate", kGates, gates_);
+  list("quota", kQuotas, quotas_);
   list("loss", kLosses, losses_);
   list("count", kCounts, counts_);
   for (const auto& [part, names] : policies_)
@@ -106,8 +110,14 @@ void Coverage::count_step(const sched::Event& event, std::span<const sched::Acti
   for (const sched::Action& action : actions) {
     ++actions_[action.index()];
     if (const auto* answer = std::get_if<sched::Answer>(&action)) ++ends_[static_cast<size_t>(answer->end)];
-    if (const auto* grant = std::get_if<sched::Grant>(&action))
-      ++gates_[!grant->open ? 0 : grant->beyond.ns > 0 ? 3 : grant->until != Time::never() ? 2 : 1];
+    if (const auto* grant = std::get_if<sched::Grant>(&action)) {
+      ++gates_[grant->open ? 0 : static_cast<size_t>(grant->why)];
+      gates_[4] += grant->until != Time::never();
+      gates_[5] += grant->from.ns > 0;
+      gates_[6] += grant->beyond.ns > 0;
+      gates_[7] += grant->overdraws;
+      gates_[8] += grant->meters;
+    }
   }
 }
 
@@ -123,6 +133,15 @@ void Coverage::count(const sched::Scheduler::Entry& entry) {
     ++kinds_[static_cast<size_t>(entry.kind)];
   }
 }
+
+void Coverage::count(const sched::Scheduler::Share& share) {
+  ++quotas_[share.device ? 0 : 1];
+  quotas_[2] += share.quota.request > 0;
+  quotas_[3] += share.quota.limit < 1000;
+  quotas_[4] += share.quota.units < 1000;
+}
+
+void Coverage::count_change() { ++quotas_[5]; }
 
 void Coverage::count(const sched::Scheduler::Counts& counts) {
   const std::array<uint64_t, std::size(kCounts)> more{counts.evictions, counts.exits, counts.prefetches, counts.hits,
@@ -157,6 +176,10 @@ void CoverageObserver::on_step(Time now, const sched::Event& event, std::span<co
   if (const auto* submit = std::get_if<sched::Submit>(&event)) {
     if (newest_.size() < kNewest) newest_.resize(kNewest);
     newest_[submitted_++ % kNewest] = submit->request;
+    const auto [known, is_new] = quotas_.try_emplace(submit->function, submit->quota);
+    if (!is_new && std::exchange(known->second, submit->quota) != submit->quota) coverage_.count_change();
+    if (submitted_ % kNewest == 0)
+      for (const auto& share : core.shares()) coverage_.count(share);
   }
   // A sample is enough: the newest requests, and the memory where something was just asked for.
   for (const sched::RequestId request : newest_)

@@ -13,8 +13,8 @@
 namespace quern::sim {
 
 /// How often a search met each event, action, end, progress of a request, state and kind of memory, stage to be kept,
-/// kind of grant, hard case of a loss, count of the core, policy, fault and checker. What was never met was never
-/// tried, so a zero is a failure of the search.
+/// kind of grant and quota, hard case of a loss, count of the core, policy, fault and checker. What was never met was
+/// never tried, so a zero is a failure of the search.
 class Coverage {
  public:
   Coverage();
@@ -43,14 +43,17 @@ class Coverage {
   void count(sched::Scheduler::Progress progress);
   void count(const sched::Scheduler::Entry& entry);
   void count(Loss loss);
+  void count(const sched::Scheduler::Share& share);
+  /// A quota is another than before.
+  void count_change();
   void count(const sched::Scheduler::Counts& counts);
   void count(const sched::Policy& policy);
   void count(const FaultCounts& faults);
   void count(const Checker& checker);
 
  private:
-  std::vector<uint64_t> events_, actions_, ends_, progress_, states_, kinds_, host_states_, stages_, gates_, losses_,
-      counts_;
+  std::vector<uint64_t> events_, actions_, ends_, progress_, states_, kinds_, host_states_, stages_, gates_, quotas_,
+      losses_, counts_;
   std::map<std::string, std::map<std::string, uint64_t>> policies_;  ///< by part
   std::map<std::string, uint64_t> faults_;
   std::vector<std::pair<std::string, uint64_t>> checkers_;
@@ -73,6 +76,7 @@ class CoverageObserver final : public Observer {
   Shadow shadow_;
   std::vector<sched::RequestId> newest_;  // a ring of those submitted last
   uint64_t submitted_ = 0;
+  std::map<sched::FunctionId, sched::Quota> quotas_;  // as they were submitted last
 };
 
 }  // namespace quern::sim

@@ -110,7 +110,7 @@ void EndsChecker::check(Time now, const sched::Event& event, const sched::Answer
   expect(makes_sense(now, event, answer, *request), now, "r{} is answered {}, and nothing says so",
          answer.request.value, sched::name_of(answer.end));
   const bool later = answer.end == End::kQueueFull || answer.end == End::kWouldBeLate || answer.end == End::kNoDevice ||
-                     answer.end == End::kQuarantined || answer.end == End::kLost;
+                     answer.end == End::kOverQuota || answer.end == End::kQuarantined || answer.end == End::kLost;
   expect((answer.retry_after.ns > 0) == later, now, "r{} is answered {} with retry_after {}ns", answer.request.value,
          sched::name_of(answer.end), answer.retry_after.ns);
 }
@@ -156,6 +156,8 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
       return at_the_door && (!fits_some(now, submit, false) || !shadow_.fits_host(submit));
     case End::kNoDevice:
       return at_the_door && !fits_some(now, submit, true);
+    case End::kOverQuota:
+      return at_the_door && submit.quota.request > 0;
     case End::kQueueFull:
     case End::kOverLimit:
       return at_the_door;  // the limits checker knows more

@@ -58,7 +58,7 @@ void FairnessChecker::start_over() {
 void FairnessChecker::compare(Time now, const std::vector<sched::Scheduler::Standing>& standings,
                               sched::Scheduler::Lag lag) {
   expect(lag.lag <= lag.bound, now, "a tenant is {}ns behind, {}ns are allowed", lag.lag, lag.bound);
-  std::map<uint8_t, Waiting> waiting;
+  std::map<sched::LevelNo, Waiting> waiting;
   for (const auto& standing : standings) compare(now, standing, waiting);
   for (auto& [number, level] : levels_) {
     Waiting& those = waiting[number];
@@ -75,7 +75,7 @@ void FairnessChecker::compare(Time now, const std::vector<sched::Scheduler::Stan
 }
 
 void FairnessChecker::compare(Time now, const sched::Scheduler::Standing& standing,
-                              std::map<uint8_t, Waiting>& waiting) {
+                              std::map<sched::LevelNo, Waiting>& waiting) {
   // One run may give back as much as was ever expected of one, and that is never more than one ever took.
   const int64_t refund = std::max(longest_ns_, config_.first_estimate.ns);
   for (const auto& now_at : standing.flows) {

@@ -48,12 +48,12 @@ class FairnessChecker final : public Checker {
   };
   static void start_over(Level& level, std::set<sched::TenantId> next);
   void start_over();
-  void compare(Time now, const sched::Scheduler::Standing& standing, std::map<uint8_t, Waiting>& waiting);
+  void compare(Time now, const sched::Scheduler::Standing& standing, std::map<sched::LevelNo, Waiting>& waiting);
   void compare(Time now, Level& level);
 
   const sched::Config config_;
   Shadow shadow_;
-  std::map<uint8_t, Level> levels_;
+  std::map<sched::LevelNo, Level> levels_;
   int64_t longest_ns_ = 0;  // of all runs that ended
   uint64_t slots_ = 0;      // of all devices, at one level
 };

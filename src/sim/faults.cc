@@ -27,6 +27,10 @@ constexpr FaultRow kRows[] = {
     {"lease", &FaultModel::lease},
     {"program_loss", &FaultModel::program_loss},
     {"silence", &FaultModel::silence},
+    {"ignored_gate", &FaultModel::ignored_gate},
+    {"wrong_profile", &FaultModel::wrong_profile},
+    {"new_kernel", &FaultModel::new_kernel},
+    {"settings", &FaultModel::settings},
 };
 
 }  // namespace

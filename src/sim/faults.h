@@ -34,6 +34,10 @@ enum class Fault : uint8_t {
   kLease,
   kProgramLoss,
   kSilence,
+  kIgnoredGate,
+  kWrongProfile,
+  kNewKernel,
+  kSettings,
 };
 struct FaultRow {
   std::string_view name;  ///< of the field
@@ -68,7 +72,7 @@ class Faults {
   uint64_t draw_below(uint64_t bound) { return prng_.below(bound); }
 
  private:
-  static constexpr size_t kKinds = 20;
+  static constexpr size_t kKinds = 24;
   static size_t index(Fault fault) { return static_cast<size_t>(fault); }
 
   FaultModel model_;

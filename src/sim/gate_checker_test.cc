@@ -49,7 +49,7 @@ TEST(GateChecker, SeesWhoIsLetThroughBesideAMoreUrgentRun) {
 
 TEST(GateChecker, SeesAProgramThatIsLetThroughBesideAMoreUrgentRun) {
   Watched<GateChecker> watched;
-  one_runs(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7});
+  one_runs(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7, {}});
   EXPECT_EQ(watched.why(), "");
   watched.step(WorkReady{p1, Duration::millis(1), true});
   EXPECT_EQ(watched.why(), "");
@@ -138,7 +138,7 @@ TEST(GateChecker, SeesGrantsThatMakeNoSense) {
 
 TEST(GateChecker, SeesAGateThatIsClosedWhereNoneIs) {
   Watched<GateChecker> watched(with("none"));
-  one_waits(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7});
+  one_waits(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7, {}});
   EXPECT_EQ(watched.why(), "");
   watched.wait(1, add_first(Grant{.launcher = lane}));
   EXPECT_NE(watched.why().find("nothing ever is"), std::string::npos) << watched.why();

@@ -2,6 +2,7 @@
 #include "sim/idle_checker.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace quern::sim {
 
@@ -19,19 +20,27 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
   });
   if (none_is_free) return;
 
+  struct Least {
+    uint64_t bytes = UINT64_MAX;
+    sched::RequestId request;
+  };
   struct Waiting {
-    uint64_t least = UINT64_MAX, most = 0;  // bytes
-    sched::RequestId smallest;
+    std::map<std::optional<sched::DeviceId>, Least> least;  // by the device they wait for
+    uint64_t most = 0;                                      // bytes
   };
   std::map<sched::TenantId, Waiting> waiting;
   std::set<sched::DomainId> placed;
+  const auto homes = homes_of(core);
   for (const auto& [id, request] : shadow_.requests()) {
     const auto progress = core.progress(id);
     if (progress == Progress::kPlaced && !shadow_.run_of(request)) placed.insert(request.submit->domain);
     if (progress != Progress::kQueued) continue;
     Waiting& those = waiting[request.submit->tenant];
     const uint64_t bytes = shadow_.bytes_of(*request.submit);
-    if (bytes < those.least) those.least = bytes, those.smallest = id;
+    const auto home = request.submit->quota == sched::Quota{} ? homes.end() : homes.find(request.submit->function);
+    const bool has_home = home != homes.end() && bytes <= home->second.second;
+    Least& least = those.least[has_home ? std::optional(home->second.first) : std::nullopt];
+    if (bytes < least.bytes) least = {bytes, id};
     those.most = std::max(those.most, bytes);
   }
   // A tenant waits for itself while one of its requests might be too much for its limits: its order is its own affair.
@@ -49,13 +58,26 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
     if (!books || !is_idle(id, device, *books, placed)) continue;
     // After it could not give what it should have had, it is taken for smaller: what the books say counts.
     const uint64_t memory = std::min(device.memory_bytes, books->memory_bytes);
-    for (const auto& [tenant, those] : waiting) {
-      if (those.least == UINT64_MAX) continue;
-      expect(those.least + device.context_bytes > memory, now,
-             "r{} of t{} waits for {} bytes, and d{} with {} and a context of {} idles", those.smallest.value,
-             tenant.value, those.least, id.value, memory, device.context_bytes);
-    }
+    for (const auto& [tenant, those] : waiting)
+      for (const auto& [where, least] : those.least)
+        if (!where || *where == id)
+          expect(least.bytes + device.context_bytes > memory, now,
+                 "r{} of t{} waits for {} bytes, and d{} with {} and a context of {} idles", least.request.value,
+                 tenant.value, least.bytes, id.value, memory, device.context_bytes);
   }
+}
+
+std::map<sched::FunctionId, std::pair<sched::DeviceId, uint64_t>> IdleChecker::homes_of(
+    const sched::Scheduler& core) const {
+  std::map<sched::FunctionId, std::pair<sched::DeviceId, uint64_t>> homes;
+  for (const auto& share : core.shares()) {
+    const auto books = share.device ? core.books(*share.device) : std::nullopt;
+    if (!books) continue;
+    const Shadow::Device& device = *shadow_.find(*share.device);
+    const uint64_t memory = std::min(device.memory_bytes, books->memory_bytes);
+    homes[share.function] = {*share.device, memory - std::min(memory, device.context_bytes)};
+  }
+  return homes;
 }
 
 bool IdleChecker::is_idle(sched::DeviceId id, const Shadow::Device& device, const sched::Scheduler::Books& books,

@@ -11,8 +11,8 @@
 namespace quern::sim {
 
 /// Nobody waits while a device that could serve him idles: after every step, no device is up and without any run where
-/// a request would fit that waits and whose tenant is below its limits. Policies that give devices away for good are
-/// exempt.
+/// a request would fit that waits and whose tenant is below its limits. Who has a share of a device waits for that one
+/// only, if it would fit there. Policies that give devices away for good are exempt.
 class IdleChecker final : public Checker {
  public:
   explicit IdleChecker(const sched::Config& config)
@@ -25,6 +25,8 @@ class IdleChecker final : public Checker {
   static bool applies_to(const sched::Policy& policy);
 
  private:
+  /// Where functions with a share are at home, and how much that device has for a run.
+  std::map<sched::FunctionId, std::pair<sched::DeviceId, uint64_t>> homes_of(const sched::Scheduler& core) const;
   /// No run holds a slot of it. `placed`: the domains of requests that have a slot somewhere and were not sent.
   bool is_idle(sched::DeviceId id, const Shadow::Device& device, const sched::Scheduler::Books& books,
                const std::set<sched::DomainId>& placed) const;

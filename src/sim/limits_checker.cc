@@ -19,6 +19,11 @@ bool has_levels(const sched::Config& config) {
   return fairness && fairness->has_levels();
 }
 
+std::string show(sched::LevelNo level) {
+  return sched::is_own(level) ? fmt::format("{}.{}", sched::priority_of(level), level & 255)
+                              : fmt::format("{}", sched::priority_of(level));
+}
+
 bool shares_nothing(const sched::Config& config) {
   const auto setup = sched::make_setup(config.policy.setup);
   return setup && setup->share == sched::Setup::Share::kNobody;
@@ -101,9 +106,11 @@ void LimitsChecker::check(Time now, const sched::Run& action) {
          action.request.value, request->attempts + 1, config_.most_attempts);
   expect(action.lane < config_.lanes, now, "run{} is sent to lane {} of {}", action.run.value, action.lane,
          config_.lanes);
-  const uint8_t level = has_levels_ ? request->level : uint8_t{0};
-  expect(action.level == level, now, "run{} is sent at level {}; r{} is of level {}", action.run.value, action.level,
-         action.request.value, level);
+  const uint8_t priority = has_levels_ ? request->level : uint8_t{0};
+  const bool has_quota = has_levels_ && request->submit->quota != sched::Quota{};
+  expect(sched::priority_of(action.level) == priority && sched::is_own(action.level) == has_quota, now,
+         "run{} is sent at level {}; r{} is of priority {} and has {}", action.run.value, show(action.level),
+         action.request.value, priority, has_quota ? "a quota" : "no quota");
   check_beside(now, action, *executor, *request);
 
   // Its tenant. Runs that have a slot and were not sent yet come on top, and are seen in compare().
@@ -123,17 +130,18 @@ void LimitsChecker::check(Time now, const sched::Run& action) {
 void LimitsChecker::check_beside(Time now, const sched::Run& action, const Shadow::Executor& executor,
                                  const Shadow::Request& request) {
   uint32_t of_level = 1, of_executor = 1;
-  std::set<uint8_t> levels{action.level};
+  std::set<sched::LevelNo> levels;
+  if (!sched::is_own(action.level)) levels.insert(action.level);
   for (const auto& [id, run] : shadow_.runs()) {
     if (run.device != executor.device) continue;
-    levels.insert(run.level);
+    if (!sched::is_own(run.level)) levels.insert(run.level);
     expect(run.attempt == 1 && request.attempts == 0 && !shares_nothing_, now,
            "run{} beside run{}: one of them is to run alone", action.run.value, id.value);
     const bool is_same = run.executor == action.executor;
     if (run.level == action.level) {
       ++of_level;
       expect(is_same, now, "run{} on e{} beside run{} on e{}: two executors at level {} of d{}", action.run.value,
-             action.executor.value, id.value, run.executor.value, run.level, run.device.value);
+             action.executor.value, id.value, run.executor.value, show(run.level), run.device.value);
     }
     if (!is_same) continue;
     ++of_executor;
@@ -143,10 +151,10 @@ void LimitsChecker::check_beside(Time now, const sched::Run& action, const Shado
            id.value);
   }
   expect(of_level <= config_.runs_in_flight, now, "run{} is the {}th at level {} of d{}, {} are allowed",
-         action.run.value, of_level, action.level, executor.device.value, config_.runs_in_flight);
+         action.run.value, of_level, show(action.level), executor.device.value, config_.runs_in_flight);
   expect(of_executor <= config_.lanes, now, "run{} is the {}th of e{}, {} are allowed", action.run.value, of_executor,
          action.executor.value, config_.lanes);
-  expect(levels.size() == 1 || levels.size() <= config_.levels_in_flight, now,
+  expect(levels.size() <= 1 || levels.size() <= config_.levels_in_flight, now,
          "run{} makes {} levels on d{}, {} are allowed", action.run.value, levels.size(), executor.device.value,
          config_.levels_in_flight);
 }

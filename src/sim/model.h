@@ -12,6 +12,19 @@
 /// as small YAML files (docs/guide/simulate.md); the search makes it up at random.
 namespace quern::sim {
 
+/// How fast something is on a part of a device's units, against all of them. Between two such points it is on the line
+/// through them; below the first in proportion to that one, above the last as fast as there.
+struct SpeedAt {
+  double share = 1;  ///< of the units, above 0
+  double speed = 1;
+};
+
+/// A kernel, and how long its launcher pauses once it has ended; 0: the next one was launched long before.
+struct KernelModel {
+  Duration time = Duration::millis(1);
+  Duration gap = {0};
+};
+
 /// A kind of device, and how many there are of it.
 struct DeviceModel {
   std::string name = "device";
@@ -27,6 +40,19 @@ struct DeviceModel {
   Duration answer = {0};                                ///< from the end on the device to the caller
   double speed = 1;                                     ///< kernel times are divided by it
   bool in_place = false;  ///< objects are read where they lie on the host: nothing is copied
+  /// Who is on it when several have something for it. kTurns knows no kernels: one launcher at a time, which leaves it
+  /// at any moment, and units do not matter. The others do: KernelDevice.
+  enum class Sharing : uint8_t {
+    kTurns,
+    kQueue,   ///< kernels in the order they were launched, several at once where units suffice
+    kSlices,  ///< one process after another for `time_slice`, as contexts of a GPU; kernels are suspended meanwhile
+  } sharing = Sharing::kTurns;
+  Duration time_slice = Duration::millis(2);
+  double interference = 0;  ///< kQueue: by this part longer takes a kernel for each other one beside it
+  Duration gate = {0};      ///< from what a launcher says to the grant that it reads in answer, where there are kernels
+  double drift = 0;         ///< by this part faster is the clock of launchers there; set right every second
+
+  bool has_kernels() const { return sharing != Sharing::kTurns; }
 };
 
 /// Where objects are before they are on a device: in memory, and beyond that on a disk.
@@ -60,6 +86,11 @@ struct FunctionModel {
   Duration device_limit = Duration::forever();
   uint8_t priority = 5;
   sched::Stage keep_warm = sched::Stage::kNothing;  ///< at least so ready, always
+  sched::Quota quota = {};
+  // Where there are kernels.
+  std::vector<Duration> kernels = {};  ///< among which its device time is divided, in proportion; empty: one
+  bool sliceable = true;               ///< its kernels can be cut
+  std::vector<SpeedAt> speeds = {};    ///< the least share first; empty: in proportion to it
 };
 
 /// Who calls a function.
@@ -75,7 +106,7 @@ struct LoadModel {
 };
 
 /// Who launches kernels of its own on a device, beside the runs: again and again so many kernels, then a pause, for as
-/// long as calls come.
+/// long as calls come. Where there are no loads at all, for Model::length.
 struct ProgramModel {
   std::string name;
   uint32_t device = 0;  ///< counted over all devices; beyond the last they begin again
@@ -85,6 +116,10 @@ struct ProgramModel {
   Duration gap = Duration::millis(1);
   double jitter = 0;      ///< standard deviation of the gap, as a part of it
   bool sliceable = true;  ///< its kernels can be cut
+  sched::Quota quota = {};
+  std::vector<KernelModel> sequence = {};  ///< one round of it, instead of `kernels`, `kernel` and `gap`
+  Duration think = {0};                    ///< after a round, on top of the gap after its last kernel
+  std::vector<SpeedAt> speeds = {};        ///< as of a function
 };
 
 /// What goes wrong, in mean events per second of virtual time over the whole pool; 0: never. Nothing goes wrong after
@@ -110,6 +145,11 @@ struct FaultModel {
   double lease = 0;          ///< someone wants a function at some stage for a while, or no longer
   double program_loss = 0;   ///< a program dies while its gate is open, and comes back as another
   double silence = 0;        ///< a program never says that it has work again
+  double ignored_gate = 0;   ///< a program launches from now on whatever its gate says
+  double wrong_profile =
+      0;                  ///< the kernels of the next work on a device are taken for a tenth of what they are, or ten
+  double new_kernel = 0;  ///< the kernels of the next work on a device were never seen
+  double settings = 0;    ///< a function is of another priority, or has another quota, from its next call on
   Duration until = {0};
 };
 

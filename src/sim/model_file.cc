@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kMostDevices = 100'000, kMostOfAKind = 1'000'000, kMostUnits = 1 << 20;
 constexpr int64_t kMostWeight = 1'000'000, kMostClients = 1'000'000, kMostNumber = 0xffffffff, kMostPool = 64;
+constexpr int64_t kMostKernels = 1'000'000;
 constexpr double kMostRate = 1e9;
 
 DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std::string>& names) {
@@ -26,9 +27,10 @@ DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std:
   std::string what = "device";
   if (!reader.is_map(node, what)) return device;
   device.name = reader.name(node, what, names);
-  reader.refuse_unknown(node, what,
-                        {"name", "count", "units", "memory", "context_memory", "copy_bandwidth", "context", "framework",
-                         "load_latency", "launch", "answer", "speed", "in_place"});
+  reader.refuse_unknown(
+      node, what,
+      {"name", "count", "units", "memory", "context_memory", "copy_bandwidth", "context", "framework", "load_latency",
+       "launch", "answer", "speed", "in_place", "sharing", "time_slice", "interference", "gate", "drift"});
   reader.whole(node, what, "count", device.count, 1, kMostDevices);
   reader.whole(node, what, "units", device.units, 1, kMostUnits);
   reader.bytes(node, what, "memory", device.memory_bytes, 1);
@@ -41,6 +43,17 @@ DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std:
   reader.duration(node, what, "answer", device.answer);
   reader.number(node, what, "speed", device.speed, 1e-3, 1e6);
   reader.flag(node, what, "in_place", device.in_place);
+  if (const auto sharing = reader.choice(node, what, "sharing", {"turns", "queue", "slices"}))
+    device.sharing = static_cast<DeviceModel::Sharing>(*sharing);
+  reader.duration(node, what, "time_slice", device.time_slice, 1);
+  reader.number(node, what, "interference", device.interference, 0, 100);
+  reader.duration(node, what, "gate", device.gate);
+  reader.number(node, what, "drift", device.drift, -0.5, 0.5);
+  for (const char* key : {"time_slice", "interference", "gate", "drift"})
+    if (const YamlNode* at = node.find(key); at && !device.has_kernels())
+      reader.mistake(*at, fmt::format("{}: {} means nothing where devices know no kernels; write sharing: queue, or "
+                                      "slices, too",
+                                      what, key));
   return device;
 }
 
@@ -61,6 +74,44 @@ std::vector<std::string> stage_names() {
   return names;
 }
 
+/// In thousandths, as the core has it; written as parts of 1.
+void read_share(ModelReader& reader, const YamlNode& map, const std::string& what, std::string_view key, double least,
+                uint32_t& into) {
+  double part = into / 1000.0;
+  reader.number(map, what, key, part, least, 1);
+  into = static_cast<uint32_t>(part * 1000 + 0.5);
+}
+
+void read_quota(ModelReader& reader, const YamlNode& node, const std::string& of, sched::Quota& quota) {
+  const YamlNode* map = node.find("quota");
+  const std::string what = of + ": quota";
+  if (!map || !reader.is_map(*map, what)) return;
+  reader.refuse_unknown(*map, what, {"time", "units"});
+  read_share(reader, *map, what, "units", 0.001, quota.units);
+  const YamlNode* time = map->find("time");
+  if (!time || !reader.is_map(*time, what + ": time")) return;
+  reader.refuse_unknown(*time, what + ": time", {"request", "limit"});
+  read_share(reader, *time, what + ": time", "request", 0, quota.request);
+  read_share(reader, *time, what + ": time", "limit", 0.001, quota.limit);
+  if (quota.request > quota.limit)
+    reader.mistake(*time, fmt::format("{}: time: request is above limit; write a limit of at least as much", what));
+}
+
+void read_speeds(ModelReader& reader, const YamlNode& node, const std::string& of, std::vector<SpeedAt>& speeds) {
+  const std::string what = of + ": speeds";
+  reader.each(node, "speeds", [&](const YamlNode& item) {
+    if (!reader.is_map(item, what)) return;
+    reader.refuse_unknown(item, what, {"share", "speed"});
+    SpeedAt point;
+    if (reader.required(item, what, "share")) reader.number(item, what, "share", point.share, 1e-6, 1);
+    if (reader.required(item, what, "speed")) reader.number(item, what, "speed", point.speed, 1e-6, 1e6);
+    if (!speeds.empty() && point.share <= speeds.back().share)
+      return reader.mistake(item, fmt::format("{}: share {} comes after {}; write the least share first", what,
+                                              point.share, speeds.back().share));
+    speeds.push_back(point);
+  });
+}
+
 class WorkloadReader {
  public:
   WorkloadReader(ModelReader& reader, const ReadFile& read_file) : reader_(reader), read_file_(read_file) {}
@@ -75,7 +126,7 @@ class WorkloadReader {
     reader_.each(root, "functions", [&](const YamlNode& node) { read_function(node); });
     reader_.each(root, "loads", [&](const YamlNode& node) { read_load(node); });
     reader_.each(root, "programs", [&](const YamlNode& node) { read_program(node); });
-    if (model_.loads.empty() && !reader_.any())
+    if (model_.loads.empty() && model_.programs.empty() && !reader_.any())
       reader_.mistake(root,
                       "a workload without loads does nothing; write loads: [{function: …, closed: {clients: 1}}]");
     reader_.whole(root, "workload", "requests", model_.most_requests, 1, int64_t{1} << 40);
@@ -173,7 +224,7 @@ class WorkloadReader {
     function.name = reader_.name(node, what, function_names_);
     reader_.refuse_unknown(node, what,
                            {"name", "tenant", "device_time", "spread", "memory", "objects", "timeout", "device_limit",
-                            "priority", "keep_warm"});
+                            "priority", "keep_warm", "quota", "kernels", "sliceable", "speeds"});
     if (!reader_.required(node, what, "tenant")) return;
     const Copies* tenant = tenant_of(node, what);
     if (!tenant) return;
@@ -186,6 +237,10 @@ class WorkloadReader {
     reader_.whole(node, what, "priority", function.priority, 0, 9);
     if (const auto stage = reader_.choice(node, what, "keep_warm", stage_names()))
       function.keep_warm = static_cast<sched::Stage>(*stage);
+    read_quota(reader_, node, what, function.quota);
+    reader_.durations(node, what, "kernels", function.kernels, 1);
+    reader_.flag(node, what, "sliceable", function.sliceable);
+    read_speeds(reader_, node, what, function.speeds);
     std::vector<const Copies*> objects;
     reader_.each(node, "objects", [&](const YamlNode& item) { read_need(item, what, *tenant, objects); });
     if (!has_room(node, what, model_.functions, tenant->count)) return;
@@ -293,22 +348,50 @@ class WorkloadReader {
                                           read->rows + read->skipped, fmt::join(read->why, "; line ")));
   }
 
+  void read_sequence(const YamlNode& node, const YamlNode& sequence, const std::string& what, ProgramModel& program) {
+    for (const char* key : {"kernels", "kernel", "gap"})
+      if (const YamlNode* other = node.find(key))
+        reader_.mistake(*other, fmt::format("{}: has a sequence and {}; write one of both", what, key));
+    reader_.each(node, "sequence", [&](const YamlNode& item) {
+      const std::string of = what + ": sequence";
+      if (!reader_.is_map(item, of)) return;
+      reader_.refuse_unknown(item, of, {"time", "gap"});
+      KernelModel kernel;
+      if (reader_.required(item, of, "time")) reader_.duration(item, of, "time", kernel.time, 1);
+      reader_.duration(item, of, "gap", kernel.gap);
+      program.sequence.push_back(kernel);
+    });
+    if (program.sequence.empty() && !reader_.any())
+      reader_.mistake(sequence, fmt::format("{}: sequence has no kernels; write [{{time: 1ms, gap: 2ms}}]", what));
+    if (program.sequence.size() > static_cast<size_t>(kMostKernels))
+      reader_.mistake(sequence, fmt::format("{}: sequence has {} kernels; at most {}", what, program.sequence.size(),
+                                            kMostKernels));
+  }
+
   void read_program(const YamlNode& node) {
     std::string what = "program";
     if (!reader_.is_map(node, what)) return;
     ProgramModel program;
     program.name = reader_.name(node, what, program_names_);
     reader_.refuse_unknown(node, what,
-                           {"name", "device", "priority", "kernels", "kernel", "gap", "jitter", "sliceable"});
+                           {"name", "device", "priority", "kernels", "kernel", "gap", "jitter", "sliceable", "quota",
+                            "sequence", "think", "speeds"});
     uint32_t device = 1;
     reader_.whole(node, what, "device", device, 1, kMostDevices);
     program.device = device - 1;
     reader_.whole(node, what, "priority", program.priority, 0, 9);
-    reader_.whole(node, what, "kernels", program.kernels, 1, kMostOfAKind);
-    if (reader_.required(node, what, "kernel")) reader_.duration(node, what, "kernel", program.kernel, 1);
-    if (reader_.required(node, what, "gap")) reader_.duration(node, what, "gap", program.gap, 1);
+    if (const YamlNode* sequence = node.find("sequence")) {
+      read_sequence(node, *sequence, what, program);
+    } else {
+      reader_.whole(node, what, "kernels", program.kernels, 1, kMostKernels);
+      if (reader_.required(node, what, "kernel")) reader_.duration(node, what, "kernel", program.kernel, 1);
+      if (reader_.required(node, what, "gap")) reader_.duration(node, what, "gap", program.gap, 1);
+    }
+    reader_.duration(node, what, "think", program.think);
     reader_.number(node, what, "jitter", program.jitter, 0, 10);
     reader_.flag(node, what, "sliceable", program.sliceable);
+    read_quota(reader_, node, what, program.quota);
+    read_speeds(reader_, node, what, program.speeds);
     if (has_room(node, what, model_.programs, 1)) model_.programs.push_back(program);
   }
 

@@ -25,6 +25,7 @@ struct Machine {
 ///
 ///     devices:
 ///       - {name: v100, count: 4, memory: 16GiB, context_memory: 300MiB, copy_bandwidth: 12GiB/s, context: 300ms}
+///       - {name: a100, memory: 40GiB, units: 108, sharing: queue, interference: 0.05, launch: 5us, gate: 6us}
 ///     host: {memory: 64GiB, disk_bandwidth: 2GiB/s}
 ///     pool: 1
 Result<Machine> parse_devices(std::string_view text, const std::string& file_name);
@@ -45,6 +46,8 @@ struct Workload {
 ///     loads:     [{function: infer, closed: {clients: 4, think: 10ms}}]
 ///     programs:  [{name: render, device: 1, priority: 0, kernels: 4, kernel: 500us, gap: 2ms, jitter: 0.1}]
 ///     length: 10s
+///
+/// Functions and programs may have a `quota: {time: {request: 0.2, limit: 0.5}, units: 0.25}`, as in a manifest.
 ///
 /// `copies: N` makes N tenants that are alike, named shop-1 to shop-N: each has its own of every function that names
 /// the tenant, of the loads of these functions, and of every object that names it. An object that names no tenant is

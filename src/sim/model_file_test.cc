@@ -90,7 +90,7 @@ TEST(ModelFile, TellsAllMistakesOfDevicesAtOnce) {
             "d.yaml:2:12: error: device: name is 'A!'; use a-z, 0-9, '.', '_', '-', at most 63\n"
             "d.yaml:2:16: error: device has no key 'memroy'; did you mean 'memory'?; known are name, count, units, "
             "memory, context_memory, copy_bandwidth, context, framework, load_latency, launch, answer, speed, "
-            "in_place\n"
+            "in_place, sharing, time_slice, interference, gate, drift\n"
             "d.yaml:2:34: error: device: count is '0'; write a whole number from 1 to 100000\n"
             "d.yaml:3:31: error: device b: copy_bandwidth is '12GiB'; write a size by time, as in 12GiB/s\n"
             "d.yaml:3:45: error: device b: speed is 'fast'; write a number from 0.001 to 1000000\n"
@@ -265,6 +265,107 @@ TEST(ModelFile, TellsMistakesOfPrograms) {
             "w.yaml:5:34: error: program p: kernel is '0ms'; write a length of time above 0, as in 250ms\n"
             "w.yaml:6:12: error: program: name 'p' is given twice; give another\n"
             "w.yaml:6:48: error: program p: priority is '10'; write a whole number from 0 to 9");
+}
+
+TEST(ModelFile, ReadsDevicesThatKnowKernels) {
+  const auto devices = parse_devices(
+      "devices:\n"
+      "  - {name: a, units: 80, sharing: queue, interference: 0.1, gate: 6us, drift: -0.001}\n"
+      "  - {name: b, sharing: slices, time_slice: 1ms}\n"
+      "  - {name: c, sharing: turns}\n",
+      "d.yaml");
+  ASSERT_TRUE(devices.ok()) << devices.error().text;
+  const auto& all = devices->devices;
+  EXPECT_EQ(all[0].sharing, DeviceModel::Sharing::kQueue);
+  EXPECT_EQ(all[0].interference, 0.1);
+  EXPECT_EQ(all[0].gate, Duration::micros(6));
+  EXPECT_EQ(all[0].drift, -0.001);
+  EXPECT_TRUE(all[0].has_kernels());
+  EXPECT_EQ(all[1].sharing, DeviceModel::Sharing::kSlices);
+  EXPECT_EQ(all[1].time_slice, Duration::millis(1));
+  EXPECT_EQ(all[2].sharing, DeviceModel::Sharing::kTurns);
+  EXPECT_FALSE(all[2].has_kernels());
+  EXPECT_EQ(mistakes_of_devices("devices:\n"
+                                "  - {name: a, sharing: slice, interference: -1}\n"
+                                "  - {name: b, gate: 6us}\n"
+                                "  - {name: c, sharing: slices, time_slice: 0ms}\n"),
+            "d.yaml:2:24: error: device a: there is no sharing 'slice'; did you mean 'slices'?; known are turns, "
+            "queue, slices\n"
+            "d.yaml:2:45: error: device a: interference is '-1'; write a number from 0 to 100\n"
+            "d.yaml:2:45: error: device a: interference means nothing where devices know no kernels; write sharing: "
+            "queue, or slices, too\n"
+            "d.yaml:3:21: error: device b: gate means nothing where devices know no kernels; write sharing: queue, or "
+            "slices, too\n"
+            "d.yaml:4:44: error: device c: time_slice is '0ms'; write a length of time above 0, as in 250ms");
+}
+
+TEST(ModelFile, ReadsQuotasKernelsAndSpeeds) {
+  const auto workload = parse_workload(
+      "tenants: [{name: a}]\n"
+      "functions:\n"
+      "  - name: f\n"
+      "    tenant: a\n"
+      "    device_time: 3ms\n"
+      "    kernels: [1ms, 500us]\n"
+      "    sliceable: false\n"
+      "    quota: {time: {request: 0.2, limit: 0.555}, units: 0.25}\n"
+      "    speeds: [{share: 0.1, speed: 0.5}, {share: 0.5, speed: 0.95}]\n"
+      "programs:\n"
+      "  - name: p\n"
+      "    sequence: [{time: 1ms, gap: 2ms}, {time: 3ms}]\n"
+      "    think: 5ms\n"
+      "    quota: {units: 0.5}\n"
+      "    speeds: [{share: 1, speed: 2}]\n",
+      "w.yaml", no_files);
+  ASSERT_TRUE(workload.ok()) << workload.error().text;
+  const FunctionModel& function = workload->model.functions.at(0);
+  EXPECT_EQ(function.kernels, (std::vector<Duration>{Duration::millis(1), Duration::micros(500)}));
+  EXPECT_FALSE(function.sliceable);
+  EXPECT_EQ(function.quota, (sched::Quota{200, 555, 250}));
+  ASSERT_EQ(function.speeds.size(), 2U);
+  EXPECT_EQ(function.speeds[0].share, 0.1);
+  EXPECT_EQ(function.speeds[1].speed, 0.95);
+  const ProgramModel& program = workload->model.programs.at(0);
+  ASSERT_EQ(program.sequence.size(), 2U);
+  EXPECT_EQ(program.sequence[0].time, Duration::millis(1));
+  EXPECT_EQ(program.sequence[0].gap, Duration::millis(2));
+  EXPECT_EQ(program.sequence[1].gap, Duration{0});
+  EXPECT_EQ(program.think, Duration::millis(5));
+  EXPECT_EQ(program.quota, (sched::Quota{0, 1000, 500}));
+  EXPECT_EQ(program.speeds.size(), 1U);
+  EXPECT_TRUE(workload->model.loads.empty());  // programs are enough
+}
+
+TEST(ModelFile, TellsMistakesOfQuotasKernelsAndSpeeds) {
+  EXPECT_EQ(
+      mistakes_of_workload("tenants: [{name: a}]\n"
+                           "functions:\n"
+                           "  - {name: f, tenant: a, device_time: 1ms, kernels: [0ms, [1]], quota: 0.5}\n"
+                           "  - {name: g, tenant: a, device_time: 1ms, kernels: 1ms, quota: {time: {limt: 1}}}\n"
+                           "  - {name: h, tenant: a, device_time: 1ms, quota: {time: {request: 0.5, limit: 0.4}}}\n"
+                           "  - {name: i, tenant: a, device_time: 1ms, kernels: [], quota: {units: 1.5}}\n"
+                           "  - {name: j, tenant: a, device_time: 1ms, speeds: [{share: 1, speed: 1}, {share: "
+                           "0.5, speed: 1}, {speed: 1}]}\n"
+                           "loads: [{function: f, closed: {}}]\n"
+                           "programs:\n"
+                           "  - {name: p, sequence: [{time: 0ms}, {gap: 1ms}], kernel: 1ms}\n"),
+      "w.yaml:3:54: error: function f: kernels is '0ms'; write a length of time above 0, as in 250ms\n"
+      "w.yaml:3:59: error: function f: kernels holds a list; write lengths of time, as in [1ms, 250us]\n"
+      "w.yaml:3:72: error: function f: quota is a single value; write keys and values\n"
+      "w.yaml:4:53: error: function g: kernels is a single value; write lengths of time, as in [1ms, 250us]\n"
+      "w.yaml:4:73: error: function g: quota: time has no key 'limt'; did you mean 'limit'?; known are request, "
+      "limit\n"
+      "w.yaml:5:58: error: function h: quota: time: request is above limit; write a limit of at least as much\n"
+      "w.yaml:6:53: error: function i: kernels is empty; write lengths of time, as in [1ms, 250us]\n"
+      "w.yaml:6:72: error: function i: quota: units is '1.5'; write a number from 0.001 to 1\n"
+      "w.yaml:7:75: error: function j: speeds: share 0.5 comes after 1; write the least share first\n"
+      "w.yaml:7:99: error: function j: speeds has no share; write share: …\n"
+      "w.yaml:7:99: error: function j: speeds: share 1 comes after 1; write the least share first\n"
+      "w.yaml:10:33: error: program p: sequence: time is '0ms'; write a length of time above 0, as in 250ms\n"
+      "w.yaml:10:39: error: program p: sequence has no time; write time: …\n"
+      "w.yaml:10:60: error: program p: has a sequence and kernel; write one of both");
+  EXPECT_NE(mistakes_of_workload("programs: [{name: p, sequence: []}]").find("sequence has no kernels"),
+            std::string::npos);
 }
 
 TEST(ModelFile, LengthFollowsFromWhatIsGiven) {

@@ -35,6 +35,12 @@ FuzzPlan fuzz_plan() {
       "loads: [{function: f, closed: {}}]\n"
       "programs: [{name: p, device: 2, priority: 0, kernels: 4, kernel: 1ms, gap: 2ms, jitter: 0.1, sliceable: true}]\n"
       "policy: {dispatch: strict}\n",
+      "devices: [{name: a, units: 80, sharing: queue, interference: 0.1, gate: 6us, drift: 0.001},\n"
+      "          {name: b, sharing: slices, time_slice: 2ms}]\n",
+      "tenants: [{name: t}]\n"
+      "functions: [{name: f, tenant: t, device_time: 1ms, kernels: [1ms, 2ms], sliceable: false,\n"
+      "             quota: {time: {request: 0.2, limit: 0.5}, units: 0.5}, speeds: [{share: 0.5, speed: 0.9}]}]\n"
+      "programs: [{name: p, sequence: [{time: 1ms, gap: 2ms}], think: 1ms, quota: {units: 0.1}}]\n",
       "gmt_create,predict_type,predict_status,exec_time_seconds,groupId,checkpoint_model_version_id\n"
       "2024-11-15 16:57:50,TXT_2_IMG,SUCCEED,32.0,G0,M0\n2024-11-15 18:16:14,A,B,43.0,G1,M1\n"};
   plan.words = {"copies: 1000000",

@@ -152,14 +152,34 @@ void ModelReader::duration(const YamlNode& map, std::string_view what, std::stri
                            int64_t least_ns) {
   const auto text = word(map, what, key);
   if (!text) return;
+  if (const auto value = read_duration(*map.find(key), *text, what, key, least_ns)) into = *value;
+}
+
+void ModelReader::durations(const YamlNode& map, std::string_view what, std::string_view key,
+                            std::vector<Duration>& into, int64_t least_ns) {
+  const YamlNode* list = map.find(key);
+  if (!list) return;
+  if (!list->is_sequence() || list->children.empty())
+    return mistake(*list, fmt::format("{}: {} is {}; write lengths of time, as in [1ms, 250us]", what, key,
+                                      list->is_sequence() ? "empty" : list->kind_name()));
+  for (const YamlNode& item : list->children) {
+    if (!item.is_scalar())
+      mistake(item,
+              fmt::format("{}: {} holds {}; write lengths of time, as in [1ms, 250us]", what, key, item.kind_name()));
+    else if (const auto value = read_duration(item, item.text, what, key, least_ns))
+      into.push_back(*value);
+  }
+}
+
+std::optional<Duration> ModelReader::read_duration(const YamlNode& at, const std::string& text, std::string_view what,
+                                                   std::string_view key, int64_t least_ns) {
   // What is longer than a hundred years is a mistake, and must not overflow sums.
   constexpr int64_t kMost = int64_t{100} * 366 * 86400 * 1'000'000'000;
-  const auto value = parse_duration(*text);
-  if (value.ok() && value->ns >= least_ns && value->ns <= kMost)
-    into = *value;
-  else
-    mistake(*map.find(key), fmt::format("{}: {} is '{}'; write a length of time{}, as in 250ms", what, key,
-                                        shown(*text), least_ns > 0 ? " above 0" : ""));
+  const auto value = parse_duration(text);
+  if (value.ok() && value->ns >= least_ns && value->ns <= kMost) return *value;
+  mistake(at, fmt::format("{}: {} is '{}'; write a length of time{}, as in 250ms", what, key, shown(text),
+                          least_ns > 0 ? " above 0" : ""));
+  return std::nullopt;
 }
 
 void ModelReader::flag(const YamlNode& map, std::string_view what, std::string_view key, bool& into) {

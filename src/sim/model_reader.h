@@ -47,12 +47,17 @@ class ModelReader {
   void bytes(const YamlNode& map, std::string_view what, std::string_view key, uint64_t& into, uint64_t least = 0);
   void bandwidth(const YamlNode& map, std::string_view what, std::string_view key, uint64_t& into);
   void duration(const YamlNode& map, std::string_view what, std::string_view key, Duration& into, int64_t least_ns = 0);
+  /// A list of them.
+  void durations(const YamlNode& map, std::string_view what, std::string_view key, std::vector<Duration>& into,
+                 int64_t least_ns = 0);
   void flag(const YamlNode& map, std::string_view what, std::string_view key, bool& into);
   /// Which of `known` it is; nothing if the key is missing or wrong.
   std::optional<size_t> choice(const YamlNode& map, std::string_view what, std::string_view key,
                                const std::vector<std::string>& known);
 
  private:
+  std::optional<Duration> read_duration(const YamlNode& at, const std::string& text, std::string_view what,
+                                        std::string_view key, int64_t least_ns);
   std::optional<int64_t> read_whole(const YamlNode& map, std::string_view what, std::string_view key, int64_t least,
                                     int64_t most);
 

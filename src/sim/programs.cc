@@ -2,6 +2,7 @@
 #include "sim/programs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/draws.h"
 
@@ -12,6 +13,7 @@ constexpr uint64_t kFirstFunction = uint64_t{1} << 32;
 constexpr uint64_t kLastKernel = 1;  // of its graph: every gap is after the same
 constexpr Duration kTellEvery = Duration::millis(1);
 constexpr Duration kSoonest = Duration::millis(1), kLatest = Duration::millis(20);  // until it comes back
+constexpr size_t kMostRounds = 1 << 16;                                             // kept, the first so many
 
 Duration whole_work(const ProgramModel& model) {
   return whole_duration(static_cast<double>(model.kernel.ns) * model.kernels);
@@ -31,6 +33,8 @@ Programs::Programs(const Model& model, uint64_t seed, Agenda& agenda, VirtualPoo
   }
 }
 
+sched::FunctionId Programs::function_of(size_t program) { return {kFirstFunction + program}; }
+
 bool Programs::are_over() const {
   return std::all_of(programs_.begin(), programs_.end(), [](const Program& program) { return program.is_over; });
 }
@@ -46,7 +50,31 @@ void Programs::plan(Time at, Agenda::Kind kind, const Program& program) {
 }
 
 sched::WorkReady Programs::work_of(const Program& program) const {
-  return {program.id, program.model->kernel, program.model->sliceable};
+  const ProgramModel& model = *program.model;
+  const Duration first =
+      model.sequence.empty() ? model.kernel : model.sequence[program.next % model.sequence.size()].time;
+  return {program.id, {static_cast<int64_t>(static_cast<double>(first.ns) * program.belief)}, model.sliceable};
+}
+
+std::vector<Duration> Programs::take_kernels(Program& program) const {
+  const ProgramModel& model = *program.model;
+  if (model.sequence.empty()) {
+    if (!pool_.has_kernels(program.device)) return {whole_work(model)};
+    return std::vector<Duration>(model.kernels, model.kernel);
+  }
+  std::vector<Duration> kernels;
+  while (program.next < model.sequence.size()) {
+    const KernelModel& kernel = model.sequence[program.next++];
+    kernels.push_back(kernel.time);
+    if (kernel.gap.ns > 0) break;
+  }
+  return kernels;
+}
+
+std::vector<std::vector<Round>> Programs::take_rounds() {
+  std::vector<std::vector<Round>> all;
+  for (Program& program : programs_) all.push_back(std::exchange(program.rounds, {}));
+  return all;
 }
 
 void Programs::happen(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard) {
@@ -69,19 +97,26 @@ void Programs::happen(Time now, const Agenda::Entry& entry, std::vector<sched::E
 void Programs::come(Time now, Program& program, std::vector<sched::Event>& heard) {
   if (!pool_.is_up(program.device)) return come_back(now, program);
   program.id = sched::program_of(next_number_++);
-  pool_.join(program.id, program.device);
+  pool_.join(program.id, program.device, *program.model);
+  program.next = 0;
   const auto index = static_cast<uint64_t>(&program - programs_.data());
   heard.push_back(sched::LauncherUp{.launcher = program.id,
                                     .device = sched::DeviceId{program.device + 1},
-                                    .function = sched::FunctionId{kFirstFunction + index},
-                                    .priority = program.model->priority});
+                                    .function = function_of(index),
+                                    .priority = program.model->priority,
+                                    .quota = program.model->quota});
   begin(now, program, heard);
 }
 
 void Programs::begin(Time now, Program& program, std::vector<sched::Event>& heard) {
   program.has_work = true;
+  program.belief = pool_.draw_belief(program.device);
+  if (program.next == 0) program.began = now;
   if (program.tells) heard.push_back(work_of(program));
-  pool_.begin(now, program.id, whole_work(*program.model));
+  const std::vector<Duration> kernels = take_kernels(program);
+  program.work = {0};
+  for (const Duration kernel : kernels) program.work = program.work + kernel;
+  pool_.begin(now, program.id, kernels, program.belief);
 }
 
 void Programs::granted(Time now, const sched::Grant& grant) {
@@ -95,15 +130,28 @@ void Programs::granted(Time now, const sched::Grant& grant) {
 void Programs::work_ended(Time now, sched::LauncherId id, std::vector<sched::Event>& heard) {
   Program* program = find(id);
   if (!program) return;
-  program->has_work = false;
-  program->used = program->used + whole_work(*program->model);
-  if (now - program->told >= kTellEvery) {
-    heard.push_back(sched::DeviceUsed{id, program->used});
-    program->told = now;
-    program->used = {0};
+  const ProgramModel& model = *program->model;
+  const bool has_sequence = !model.sequence.empty();
+  if (!pool_.has_kernels(program->device)) {
+    program->used = program->used + std::max(Duration{0}, program->work - pool_.take_told(id));
+    if (now - program->told >= kTellEvery) {
+      heard.push_back(sched::DeviceUsed{id, program->used});
+      program->told = now;
+      program->used = {0};
+    }
   }
-  if (program->tells) heard.push_back(sched::GapBegun{id, now, kLastKernel});
-  plan(now + draw_spread(program->prng, program->model->gap, program->model->jitter), Agenda::Kind::kProgram, *program);
+  const uint64_t after = has_sequence ? program->next : kLastKernel;
+  Duration gap = has_sequence ? model.sequence[program->next - 1].gap : model.gap;
+  if (!has_sequence || program->next == model.sequence.size()) {
+    if (program->rounds.size() < kMostRounds) program->rounds.push_back({program->began, now});
+    program->next = 0;
+    gap = gap + model.think;
+  }
+  // Without a pause it goes on at once; who fell silent pauses all the same.
+  if (gap.ns == 0 && !program->is_silent) return begin(now, *program, heard);
+  program->has_work = false;
+  if (program->tells) heard.push_back(sched::GapBegun{id, pool_.clock(program->device, now), after});
+  plan(now + draw_spread(program->prng, gap, model.jitter), Agenda::Kind::kProgram, *program);
 }
 
 void Programs::leave(Time now, Program& program, std::vector<sched::Event>& heard) {
@@ -111,7 +159,7 @@ void Programs::leave(Time now, Program& program, std::vector<sched::Event>& hear
   heard.push_back(sched::LauncherGone{program.id});
   pool_.leave(now, program.id);
   program.id = {0};
-  program.tells = program.has_work = program.is_silent = false;
+  program.tells = program.has_work = program.is_silent = program.ignores_gate = false;
   ++program.life;
 }
 
@@ -148,6 +196,17 @@ bool Programs::silence_some(uint64_t chance) {
   return false;
 }
 
+bool Programs::let_some_ignore_its_gate(Time now, uint64_t chance) {
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    Program& program = programs_[(chance + i) % programs_.size()];
+    if (program.id.value == 0 || program.ignores_gate) continue;
+    program.ignores_gate = true;
+    pool_.ignore_gate(now, program.id);
+    return true;
+  }
+  return false;
+}
+
 void Programs::lose_device(Time now, sched::DeviceId device, std::vector<sched::Event>& heard) {
   for (Program& program : programs_) {
     if (program.id.value == 0 || program.device + 1 != device.value) continue;
@@ -160,7 +219,7 @@ void Programs::restart(Time now) {
   for (Program& program : programs_) {
     if (program.is_over) continue;
     program.id = {0};
-    program.tells = program.has_work = program.is_silent = false;
+    program.tells = program.has_work = program.is_silent = program.ignores_gate = false;
     ++program.life;
     come_back(now, program);
   }

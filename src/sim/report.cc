@@ -137,6 +137,11 @@ Summary Report::summary(std::string policy, World::Outcome outcome) const {
   Summary summary = summary_;
   summary.policy = std::move(policy);
   summary.outcome = std::move(outcome);
+  for (const std::vector<Round>& rounds : summary.outcome.rounds) {
+    Histogram& times = summary.rounds.emplace_back();
+    for (const Round& round : rounds)
+      if (round.began >= Time{0} + skip_) times.add(round.ended - round.began);
+  }
   if (first_call_) summary.measured = std::max(last_answer_, *first_call_) - *first_call_;
   return summary;
 }

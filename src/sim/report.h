@@ -36,6 +36,7 @@ struct Summary {
   int64_t lag = 0, lag_bound = 0;  ///< the largest sample of Scheduler::lag(), and the bound at that moment
   uint64_t executors_started = 0, executors_killed = 0, loads = 0, loaded_bytes = 0, fetches = 0, fetched_bytes = 0;
   uint64_t hits = 0, misses = 0, prefetches = 0, evictions = 0, exits = 0;  ///< Scheduler::Counts
+  std::vector<Histogram> rounds;                                            ///< of each program, how long they took
   World::Outcome outcome;
 
   /// Requests that ended well, in a second of virtual time.

@@ -55,7 +55,20 @@ void add_latency_rows(std::vector<Row>& rows, std::span<const Summary> summaries
   add_row(rows, summaries, "latency max", [](const Summary& s) { return show_time(s.all.latency.largest()); });
 }
 
-std::vector<Row> whole_rows(std::span<const Summary> summaries) {
+// How many rounds each made, and how long one took.
+void add_program_rows(std::vector<Row>& rows, const Model& model, std::span<const Summary> summaries) {
+  for (size_t i = 0; i < model.programs.size(); ++i) {
+    const auto add = [&](const char* what, auto&& cell) {
+      add_row(rows, summaries, fmt::format("{} {}", model.programs[i].name, what),
+              [&](const Summary& s) { return i < s.rounds.size() ? cell(s.rounds[i]) : std::string("-"); });
+    };
+    add("rounds", [](const Histogram& rounds) { return fmt::format("{}", rounds.count()); });
+    add("p50", [](const Histogram& rounds) { return show_time(rounds.percentile(0.5)); });
+    add("p95", [](const Histogram& rounds) { return show_time(rounds.percentile(0.95)); });
+  }
+}
+
+std::vector<Row> whole_rows(const Model& model, std::span<const Summary> summaries) {
   const auto number = [](uint64_t value) { return fmt::format("{}", value); };
   const auto any = [&](auto&& value) { return std::any_of(summaries.begin(), summaries.end(), value); };
   std::vector<Row> rows;
@@ -84,6 +97,7 @@ std::vector<Row> whole_rows(std::span<const Summary> summaries) {
   add_row(rows, summaries, "prefetches", [&](const Summary& s) { return number(s.prefetches); });
   add_row(rows, summaries, "evictions", [&](const Summary& s) { return number(s.evictions); });
   add_row(rows, summaries, "exits", [&](const Summary& s) { return number(s.exits); });
+  add_program_rows(rows, model, summaries);
   FaultCounts faults;
   for (const Summary& one : summaries)
     for (const auto& [name, count] : one.outcome.faults) faults[name] += count;
@@ -148,7 +162,7 @@ std::string json_measures(const Summary& summary, const Measures& one) {
 }  // namespace
 
 std::string table_of(const Model& model, std::span<const Summary> summaries, Detail detail) {
-  std::string text = align(whole_rows(summaries));
+  std::string text = align(whole_rows(model, summaries));
   if (detail == Detail::kNone) return text;
   const std::vector<std::string> names = names_of(model, detail);
   for (const Summary& one : summaries)
@@ -162,7 +176,7 @@ std::string json_of(const Model& model, std::span<const Summary> summaries, uint
   const std::vector<std::string> names = names_of(model, detail);
   std::vector<std::string> policies;
   for (const Summary& one : summaries) {
-    std::vector<std::string> faults, parts;
+    std::vector<std::string> faults, parts, programs;
     for (const auto& [name, count] : one.outcome.faults) faults.push_back(fmt::format("\"{}\": {}", name, count));
     std::string text = fmt::format(
         "{{\"policy\": \"{}\", {}, \"devices\": {}, \"measured_ns\": {}, \"utilisation\": {:.6f}, \"lag_ns\": {}, "
@@ -174,6 +188,13 @@ std::string json_of(const Model& model, std::span<const Summary> summaries, uint
         one.lag_bound, one.executors_started, one.executors_killed, one.loads, one.loaded_bytes, one.fetches,
         one.fetched_bytes, one.hits, one.misses, one.prefetches, one.evictions, one.exits, fmt::join(faults, ", "),
         one.outcome.steps, one.outcome.ended.ns, one.outcome.drained);
+    for (size_t i = 0; i < one.rounds.size() && i < model.programs.size(); ++i)
+      programs.push_back(fmt::format(
+          "{{\"name\": \"{}\", \"rounds\": {}, \"round_ns\": {{\"mean\": {:.0f}, \"p50\": {}, \"p95\": {}, \"max\": "
+          "{}}}}}",
+          model.programs[i].name, one.rounds[i].count(), one.rounds[i].mean_ns(), one.rounds[i].percentile(0.5).ns,
+          one.rounds[i].percentile(0.95).ns, one.rounds[i].largest().ns));
+    if (!programs.empty()) text += fmt::format(", \"programs\": [{}]", fmt::join(programs, ", "));
     if (detail != Detail::kNone) {
       const auto& measures = parts_of(one, detail);
       for (size_t i = 0; i < measures.size(); ++i)

@@ -40,6 +40,8 @@ class Maker {
     make_faults();
     make_gates();
     make_programs();
+    if (chance(0.55)) make_kernels();
+    if (chance(0.55)) make_quotas();
     return std::move(model_);
   }
 
@@ -280,6 +282,82 @@ class Maker {
       program.sliceable = chance(0.7);
       model_.programs.push_back(program);
     }
+  }
+
+  /// Devices that know kernels, and who is hard on them: kernels that are many or cannot be cut, callers that never
+  /// stop.
+  void make_kernels() {
+    for (DeviceModel& device : model_.devices) {
+      if (chance(0.3)) continue;
+      device.sharing = chance(0.75) ? DeviceModel::Sharing::kQueue : DeviceModel::Sharing::kSlices;
+      device.units = chance(0.4) ? 1 : small(2, 8);
+      device.time_slice = micros(200, 4'000);
+      if (chance(0.3)) device.interference = 0.4 * prng_.uniform();
+      if (chance(0.6)) device.gate = micros(1, 20);
+      if (chance(0.3)) device.drift = 0.004 * prng_.uniform() - 0.002;
+    }
+    for (FunctionModel& function : model_.functions) {
+      const uint32_t kernels = chance(0.3) ? 0 : small(1, 8);
+      for (uint32_t i = 0; i < kernels; ++i) function.kernels.push_back(micros(1, 100));
+      function.sliceable = chance(0.75);
+      if (chance(0.3)) function.speeds = {{0.05 + 0.4 * prng_.uniform(), 0.3 + 0.6 * prng_.uniform()}, {1, 1}};
+    }
+    for (ProgramModel& program : model_.programs)
+      if (chance(0.5)) make_sequence(program);
+    LoadModel& hard = model_.loads.back();
+    FunctionModel& called = model_.functions.back();
+    const double which = prng_.uniform();
+    if (which < 0.08) {
+      // One kernel that takes as long as the rest of the world.
+      called.device_time = Duration::seconds(1);
+      called.kernels.clear();
+      called.sliceable = false;
+      called.priority = sched::kLeastUrgent;
+      hard.kind = LoadModel::Kind::kClosed;
+      hard.clients = 1;
+      hard.think = micros(50'000, 500'000);
+    } else if (which < 0.2) {
+      called.priority = 0;
+      called.device_limit = Duration::forever();
+      hard.kind = LoadModel::Kind::kClosed;
+      hard.clients = small(2, 6);
+      hard.think = micros(1, 10);
+    } else if (which < 0.3 && !model_.programs.empty()) {
+      ProgramModel& storm = model_.programs.back();
+      storm.sequence.clear();
+      storm.kernel = Duration::micros(10);
+      storm.kernels = small(20, 400);
+      storm.gap = Duration{storm.gap.ns / 4 + 1000};
+    }
+  }
+
+  void make_sequence(ProgramModel& program) {
+    const uint32_t kernels = small(1, 6);
+    const int64_t work_ns = program.kernel.ns * program.kernels / kernels + 1, gap_ns = program.gap.ns / kernels + 1;
+    for (uint32_t i = 0; i < kernels; ++i)
+      program.sequence.push_back({{work_ns}, chance(0.4) ? Duration{gap_ns} : Duration{0}});
+    program.think = {gap_ns};
+    if (chance(0.3)) program.speeds = {{0.3, 0.8}, {1, 1}};
+  }
+
+  /// Often more is asked for than there is.
+  void make_quotas() {
+    sched::Config& config = model_.config;
+    if (chance(0.8)) config.window = micros(2'000, 60'000);
+    if (chance(0.7)) config.unit_turn = micros(500, 15'000);
+    const double part = 0.15 + 0.6 * prng_.uniform();
+    for (FunctionModel& function : model_.functions)
+      if (chance(part)) function.quota = draw_quota();
+    for (ProgramModel& program : model_.programs)
+      if (chance(part)) program.quota = draw_quota();
+  }
+
+  sched::Quota draw_quota() {
+    sched::Quota quota;
+    if (chance(0.6)) quota.limit = small(50, 950);
+    if (chance(0.5)) quota.request = small(10, std::max(10U, quota.limit * 6 / 10));
+    if (chance(0.6)) quota.units = small(50, 1000);
+    return quota;
   }
 
   Prng prng_;

@@ -12,8 +12,8 @@
 /// The hunt for bugs of the core: models made up at random, run with everything going wrong and all checkers on.
 namespace quern::sim {
 
-/// Host, devices, tenants, functions, loads, programs, limits, policies and faults of a seed. The same seed gives the
-/// same model, everywhere.
+/// Host, devices, tenants, functions, loads, programs, quotas, limits, policies and faults of a seed. The same seed
+/// gives the same model, everywhere.
 Model random_model(uint64_t seed);
 
 /// What a seed must reach to count; a model that does not is made longer and run again.

@@ -29,6 +29,10 @@ const Shadow::Run* Shadow::run_in(sched::LauncherId lane) const {
   const sched::RunId* run = look_up(in_lane_, lane);
   return run ? find(*run) : nullptr;
 }
+sched::RunId Shadow::id_in(sched::LauncherId lane) const {
+  const sched::RunId* run = look_up(in_lane_, lane);
+  return run ? *run : sched::RunId{0};
+}
 Shadow::Run* Shadow::find_in(sched::LauncherId lane) {
   const auto in_lane = in_lane_.find(lane);
   const auto run = in_lane == in_lane_.end() ? runs_.end() : runs_.find(in_lane->second);
@@ -80,6 +84,7 @@ void Shadow::on(Time, const sched::DeviceUp& event) {
             .context_bytes = round_up(event.context_bytes),
             .is_up = true,
             .in_place = event.in_place,
+            .units = std::max(1U, event.units),
             .no_room = device.no_room};
 }
 
@@ -215,8 +220,10 @@ void Shadow::on(Time now, const sched::Started& event) {
 void Shadow::on(Time, const sched::LauncherUp& event) {
   const Device* device = find(event.device);
   if (!device || !device->is_up) return;
-  programs_.try_emplace(event.launcher,
-                        Program{.device = event.device, .level = std::min(event.priority, sched::kLeastUrgent)});
+  programs_.try_emplace(event.launcher, Program{.device = event.device,
+                                                .function = event.function,
+                                                .level = std::min(event.priority, sched::kLeastUrgent),
+                                                .quota = event.quota});
 }
 
 void Shadow::on(Time, const sched::LauncherGone& event) {
@@ -331,6 +338,7 @@ void Shadow::on(Time, const sched::Run& action) {
           .device = executor->second.device,
           .lane = action.lane,
           .level = action.level,
+          .units = action.units,
           .attempt = ++request->second.attempts};
   request->second.last_run = action.run;
   run.is_ready = has_all(run);

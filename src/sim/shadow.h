@@ -26,6 +26,7 @@ class Shadow {
   struct Device {
     uint64_t memory_bytes = 0, context_bytes = 0;
     bool is_up = false, in_place = false;
+    uint32_t units = 1;
     uint64_t held_bytes = 0;      ///< contexts, objects, and the memory of lanes
     uint64_t leaving_bytes = 0;   ///< of it: objects and lanes told to leave, and all that is in executors killed
     uint32_t runs = 0;            ///< that were sent and have not ended
@@ -60,7 +61,8 @@ class Shadow {
     sched::ExecutorId executor;
     sched::DeviceId device;
     uint32_t lane = 0;
-    uint8_t level = 0;
+    sched::LevelNo level = 0;
+    uint32_t units = 0;    ///< of its device; 0: all
     uint32_t attempt = 1;  ///< of those of its request that were sent
     Time started = Time::never();
     Time stopped = Time::never();
@@ -83,7 +85,9 @@ class Shadow {
   };
   struct Program {
     sched::DeviceId device;
+    sched::FunctionId function;
     uint8_t level = 0;
+    sched::Quota quota;
     bool has_work = false;  ///< as it said last; false while it need not say
   };
   using ObjectKey = std::pair<sched::ExecutorId, sched::ObjectId>;
@@ -125,6 +129,8 @@ class Shadow {
   const sched::Grant* grant_of(sched::LauncherId launcher) const;
   /// Null: the lane has none.
   const Run* run_in(sched::LauncherId lane) const;
+  /// Of that run; 0: there is none.
+  sched::RunId id_in(sched::LauncherId lane) const;
   /// Whether all that the run needs is on its device, or it started.
   bool has_all(const Run& run) const;
   /// The run of a request that was sent and has not ended; null if it has none.
@@ -166,6 +172,7 @@ class Shadow {
   void on(Time now, const sched::WorkReady& event);
   void on(Time now, const sched::GapBegun& event);
   void on(Time /*now*/, const sched::DeviceUsed& /*event*/) {}
+  void on(Time /*now*/, const sched::GapsKnown& /*event*/) {}
   void on(Time /*now*/, const sched::Cancel& /*event*/) {}
   void on(Time now, const sched::Tick& event);
   void on(Time now, const sched::StartExecutor& action);

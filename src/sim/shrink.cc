@@ -33,6 +33,7 @@ class Shrinker {
       smaller |= drop_each(&Model::devices, [](Model& model, size_t i) { erase_at(model.devices, i); });
       smaller |= drop_host();
       smaller |= drop_programs();
+      smaller |= drop_kernels();
       smaller |= simplify();
     }
     drop_unused_tenants_and_objects();
@@ -176,6 +177,34 @@ class Shrinker {
     return smaller;
   }
 
+  /// Quotas, then what devices know of kernels.
+  bool drop_kernels() {
+    bool smaller = false;
+    const auto try_without = [&](auto&& change) {
+      Model candidate = best_.model;
+      if (change(candidate)) smaller |= keep_if_fails(std::move(candidate));
+    };
+    const sched::Quota none;
+    for (size_t i = 0; i < best_.model.functions.size(); ++i)
+      try_without([&](Model& model) { return std::exchange(model.functions[i].quota, none) != none; });
+    for (size_t i = 0; i < best_.model.programs.size(); ++i)
+      try_without([&](Model& model) { return std::exchange(model.programs[i].quota, none) != none; });
+    for (size_t i = 0; i < best_.model.devices.size(); ++i) {
+      try_without([&](Model& model) {
+        return std::exchange(model.devices[i].sharing, DeviceModel::Sharing::kTurns) != DeviceModel::Sharing::kTurns;
+      });
+      try_without([&](Model& model) { return std::exchange(model.devices[i].units, 1) > 1; });
+      try_without([&](Model& model) { return std::exchange(model.devices[i].drift, 0) != 0; });
+      try_without([&](Model& model) { return std::exchange(model.devices[i].interference, 0) != 0; });
+      try_without([&](Model& model) { return std::exchange(model.devices[i].gate, {0}).ns != 0; });
+    }
+    for (size_t i = 0; i < best_.model.functions.size(); ++i) {
+      try_without([&](Model& model) { return !std::exchange(model.functions[i].kernels, {}).empty(); });
+      try_without([&](Model& model) { return !std::exchange(model.functions[i].speeds, {}).empty(); });
+    }
+    return smaller;
+  }
+
   bool simplify() {
     bool smaller = false;
     for (size_t i = 0; i < best_.model.devices.size(); ++i) {
@@ -217,13 +246,32 @@ class Shrinker {
 
 std::string show(Duration duration) { return duration == Duration::forever() ? "forever" : to_string(duration); }
 
+std::string show(const sched::Quota& quota) {
+  if (quota == sched::Quota{}) return "";
+  return fmt::format(" quota={}/{}/{}", quota.request, quota.limit, quota.units);
+}
+
+std::string show(const std::vector<SpeedAt>& speeds) {
+  std::string text;
+  for (const SpeedAt& point : speeds) text += fmt::format(" {:.3f}:{:.3f}", point.share, point.speed);
+  return text.empty() ? "" : " speeds=[" + text.substr(1) + "]";
+}
+
+std::string show_kernels(const DeviceModel& device) {
+  if (!device.has_kernels()) return "";
+  const bool has_slices = device.sharing == DeviceModel::Sharing::kSlices;
+  return fmt::format(" {}={} interference={:.3f} gate={} drift={:.5f}", has_slices ? "slices" : "queue",
+                     has_slices ? show(device.time_slice) : fmt::format("{}", device.units), device.interference,
+                     show(device.gate), device.drift);
+}
+
 std::string show(const DeviceModel& device) {
   return fmt::format(
       "device {} count={} memory={} context_bytes={} copy={}/s context={} framework={} load_latency={} launch={} "
-      "answer={} speed={}{}\n",
+      "answer={} speed={}{}{}\n",
       device.name, device.count, device.memory_bytes, device.context_bytes, device.copy_bytes_per_second,
       show(device.context), show(device.framework), show(device.load_latency), show(device.launch), show(device.answer),
-      device.speed, device.in_place ? " in_place" : "");
+      device.speed, device.in_place ? " in_place" : "", show_kernels(device));
 }
 
 std::string show(const LoadModel& load) {
@@ -278,6 +326,8 @@ std::string to_text(const Model& model) {
   time("keep_alive", config.keep_alive, usual.keep_alive);
   time("room_back", config.room_back, usual.room_back);
   number("least_share", config.least_share, usual.least_share);
+  time("window", config.window, usual.window);
+  time("unit_turn", config.unit_turn, usual.unit_turn);
   text += "\n";
   if (model.host.memory_bytes > 0)
     text += fmt::format("host memory={} disk={}/s latency={}\n", model.host.memory_bytes,
@@ -300,13 +350,20 @@ std::string to_text(const Model& model) {
         fmt::join(function.objects, ","), show(function.timeout), show(function.device_limit));
     if (function.keep_warm != sched::Stage::kNothing)
       text += fmt::format(" keep_warm={}", sched::name_of(function.keep_warm));
+    text += show(function.quota) + show(function.speeds) + (function.sliceable ? "" : " whole");
+    for (const Duration kernel : function.kernels) text += " " + show(kernel);
     text += "\n";
   }
   for (const LoadModel& load : model.loads) text += show(load);
-  for (const ProgramModel& program : model.programs)
-    text += fmt::format("program {}: device={} priority={} kernels={} kernel={} gap={} jitter={:.2f}{}\n", program.name,
-                        program.device, program.priority, program.kernels, show(program.kernel), show(program.gap),
-                        program.jitter, program.sliceable ? " sliceable" : "");
+  for (const ProgramModel& program : model.programs) {
+    text += fmt::format("program {}: device={} priority={} kernels={} kernel={} gap={} think={} jitter={:.2f}{}{}{}",
+                        program.name, program.device, program.priority, program.kernels, show(program.kernel),
+                        show(program.gap), show(program.think), program.jitter, program.sliceable ? " sliceable" : "",
+                        show(program.quota), show(program.speeds));
+    for (const KernelModel& kernel : program.sequence)
+      text += fmt::format(" {}+{}", show(kernel.time), show(kernel.gap));
+    text += "\n";
+  }
   for (const FaultRow& row : fault_rows())
     if (model.faults.*row.rate > 0)
       text += fmt::format("fault {} per_second={:.2f}\n", row.name, model.faults.*row.rate);

@@ -32,7 +32,8 @@ inline Submit call(RequestId request, std::vector<ObjectNeed> objects = {}) {
           .tenant = t1,
           .domain = DomainId{1},
           .memory_bytes = kGiB,
-          .objects = std::move(objects)};
+          .objects = std::move(objects),
+          .quota = {}};
 }
 inline Submit urgent(RequestId request) {
   Submit submit = call(request);

@@ -47,12 +47,16 @@ VirtualPool::VirtualPool(const Model& model, Agenda& agenda, Faults& faults)
       device.whole_bytes = one.memory_bytes - std::min(one.memory_bytes, pool_ * one.context_bytes);
       device.memory_bytes = device.whole_bytes;
       device.blanks = pool_;
+      if (one.has_kernels())
+        device.kernels = std::make_unique<KernelDevice>(one, static_cast<uint64_t>(devices_.size() - 1),
+                                                        sched::first_grant(model.config), agenda_);
     }
 }
 
 sched::DeviceUp VirtualPool::up_event(size_t index) const {
   const Device& device = devices_[index];
-  return {sched::DeviceId{index + 1}, device.memory_bytes, device.model->context_bytes, device.model->in_place};
+  const uint32_t units = device.kernels ? device.kernels->units() : 1;
+  return {sched::DeviceId{index + 1}, device.memory_bytes, device.model->context_bytes, device.model->in_place, units};
 }
 
 std::optional<sched::HostUp> VirtualPool::host_event() const {
@@ -141,7 +145,7 @@ void VirtualPool::carry_out(Time now, const sched::Trim& action) {
 }
 
 void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, bool can_hang,
-                            const std::vector<uint32_t>& objects) {
+                            const std::vector<uint32_t>& objects, const FunctionModel* function) {
   Executor* executor = executors_.find(action.executor.value);
   if (!executor || executor->is_dead) return;
   Device& device = device_of(*executor);
@@ -156,7 +160,7 @@ void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, b
   for (const Copy& copy : executor->loads)
     if (std::find(objects.begin(), objects.end(), copy.object) != objects.end())
       run.ready = std::max(run.ready, copy.due);
-  run.ready = run.ready + device.model->launch;
+  if (!device.kernels) run.ready = run.ready + device.model->launch;
   device.runs.push_back(action.run.value);
   auto& lanes = executor->lanes;
   if (action.lane >= lanes.size()) lanes.resize(action.lane + 1);
@@ -171,7 +175,12 @@ void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, b
     agenda_.put(std::max(now, executor->up_at) + kToFree, Agenda::Kind::kRunGivenUp, action.run.value);
     return;
   }
+  if (device.kernels) return begin_kernels(now, device, action, run, work, function);
   if (!device.running) agenda_.put(run.ready, Agenda::Kind::kRunStarts, run.device);
+}
+
+sched::LauncherId VirtualPool::launcher_of(uint64_t id, const Run& run) {
+  return run.executor == 0 ? sched::LauncherId{id} : sched::lane_of({run.executor}, run.lane);
 }
 
 VirtualPool::Run* VirtualPool::find(uint64_t id) {
@@ -182,7 +191,9 @@ VirtualPool::Run* VirtualPool::find(uint64_t id) {
 
 bool VirtualPool::is_open(Time now, sched::LauncherId program) const {
   const auto found = programs_.find(program.value);
-  return found != programs_.end() && found->second.gate.lets(now);
+  if (found == programs_.end()) return false;
+  if (const auto& kernels = devices_[found->second.device].kernels) return kernels->is_open(now, program);
+  return found->second.gate.lets(now);
 }
 
 bool VirtualPool::is_open(Time now, uint64_t id) {
@@ -208,11 +219,18 @@ std::pair<VirtualPool::Gate*, VirtualPool::Device*> VirtualPool::find_gate(sched
 void VirtualPool::carry_out(Time now, const sched::Grant& action) {
   const auto [gate, device] = find_gate(action.launcher);
   if (!gate) return;
+  if (device->kernels) return device->kernels->grant(now, action);
   gate->is_open = action.open;
+  // Who is to say what it used, and is on the device, begins now.
+  if (action.meters && !gate->meters) agenda_.put(now, Agenda::Kind::kMeters, action.launcher.value);
+  gate->meters = action.meters;
+  gate->from = action.from;
   gate->until = action.beyond.ns > 0 ? Time::never() : action.until;
   ++gate->epoch;
-  if (gate->lets(now) && gate->until != Time::never())
-    agenda_.put(gate->until, Agenda::Kind::kGateCloses, action.launcher.value, gate->epoch);
+  if (gate->is_open && now < gate->from)
+    agenda_.put(gate->from, Agenda::Kind::kGateChanges, action.launcher.value, gate->epoch);
+  if (gate->is_open && now < gate->until && gate->until != Time::never())
+    agenda_.put(gate->until, Agenda::Kind::kGateChanges, action.launcher.value, gate->epoch);
   arbitrate(now, *device);
 }
 
@@ -225,31 +243,46 @@ void VirtualPool::arbitrate(Time now, Device& device) {
     run.used = run.used + (now - run.on_since);
     run.left = run.ends - now;
     run.ends = Time::never();
+    const sched::LauncherId launcher = launcher_of(*device.running, run);
+    if (is_metered(launcher)) agenda_.put(now, Agenda::Kind::kMeters, launcher.value);
     device.running.reset();
   }
   advance(now, device);
 }
 
-void VirtualPool::join(sched::LauncherId program, size_t device) {
-  programs_[program.value].device = static_cast<uint32_t>(device);
+void VirtualPool::join(sched::LauncherId id, size_t device, const ProgramModel& model) {
+  Program& program = programs_[id.value];
+  program.device = static_cast<uint32_t>(device);
+  program.model = &model;
 }
 
-void VirtualPool::begin(Time now, sched::LauncherId id, Duration work) {
+void VirtualPool::begin(Time now, sched::LauncherId id, const std::vector<Duration>& kernels, double belief) {
   Program& program = programs_.at(id.value);
   Device& device = devices_[program.device];
+  if (device.kernels) return begin_kernels(now, device, id, program, kernels, belief);
   Run& run = program.work.emplace();
   run.device = program.device;
   run.ready = now;
-  run.left = time_on(*device.model, work);
+  double work_ns = 0;
+  for (const Duration kernel : kernels) work_ns += static_cast<double>(kernel.ns);
+  run.left = time_on(*device.model, whole_duration(work_ns));
   device.runs.push_back(id.value);
   advance(now, device);
+}
+
+Duration VirtualPool::take_told(sched::LauncherId id) {
+  const auto program = programs_.find(id.value);
+  return program == programs_.end() ? Duration{0} : std::exchange(program->second.told, Duration{0});
 }
 
 void VirtualPool::leave(Time now, sched::LauncherId id) {
   const auto program = programs_.find(id.value);
   if (program == programs_.end()) return;
   Device& device = devices_[program->second.device];
-  remove_run(device, id.value);
+  if (device.kernels)
+    device.kernels->drop(now, id);
+  else
+    remove_run(device, id.value);
   programs_.erase(program);
   advance(now, device);
 }
@@ -259,6 +292,10 @@ void VirtualPool::carry_out(Time now, const sched::StopRun& action) {
   if (!run || run->is_stopped) return;
   run->is_stopped = true;
   if (run->is_refused || run->is_hung) return;
+  if (const auto& kernels = devices_[run->device].kernels) {
+    if (run->ready != Time::never()) kernels->stop(now, launcher_of(action.run.value, *run));
+    return;
+  }
   const Time boundary = now + faults_.draw_between({1}, kLatestBoundary);
   if (devices_[run->device].running != action.run.value) {
     if (run->ready == Time::never()) return;  // it is given up already
@@ -283,10 +320,14 @@ void VirtualPool::happen(Time now, const Agenda::Entry& entry, std::vector<sched
       if (const Run* run = runs_.find(entry.a); run && devices_[run->device].running != entry.a)
         give_up(now, entry.a, run->is_refused, heard);
       return;
-    case Agenda::Kind::kGateCloses:
+    case Agenda::Kind::kGateChanges:
       if (const auto [gate, device] = find_gate(sched::LauncherId{entry.a}); gate && gate->epoch == entry.b)
         arbitrate(now, *device);
       return;
+    case Agenda::Kind::kMeters:
+      return meters(now, entry, heard);
+    case Agenda::Kind::kKernels:
+      return kernels_happen(now, entry, heard);
     case Agenda::Kind::kReport:
       return report_arrives(entry.a, entry.b, heard);
     case Agenda::Kind::kFetched:
@@ -390,6 +431,9 @@ void VirtualPool::run_starts(Time now, uint64_t index, std::vector<sched::Event>
   }
   run.ends = now + run.left;
   agenda_.put(run.ends, Agenda::Kind::kRunEnds, id);
+  ++run.times;
+  const sched::LauncherId launcher = launcher_of(id, run);
+  if (is_metered(launcher)) agenda_.put(now + kMeterEvery, Agenda::Kind::kMeters, launcher.value, run.times);
   if (!std::exchange(run.is_started, true) && id < sched::kFirstProgram)
     tell(now, run.executor, sched::Started{sched::RunId{id}}, {0}, heard);
 }
@@ -415,6 +459,7 @@ void VirtualPool::give_up(Time now, uint64_t id, bool no_room, std::vector<sched
   const uint64_t executor = run.executor;
   const Duration used = run.used;
   Device& device = devices_[run.device];
+  if (device.kernels) device.kernels->drop_work(now, launcher_of(id, run));
   remove_run(device, id);
   tell(now, executor, sched::Finished{.run = sched::RunId{id}, .failed = true, .no_room = no_room, .device_time = used},
        device.model->answer, heard);
@@ -430,7 +475,7 @@ void VirtualPool::remove_run(Device& device, uint64_t id) {
 }
 
 void VirtualPool::advance(Time now, Device& device) {
-  if (device.running || device.runs.empty()) return;
+  if (device.running || device.runs.empty() || device.kernels) return;
   Time next = Time::never();
   for (const uint64_t id : device.runs)
     if (is_open(now, id)) next = std::min(next, find(id)->ready);
@@ -454,6 +499,7 @@ void VirtualPool::lose(Time now, uint64_t id, std::optional<sched::RunId> culpri
   const std::vector<uint64_t> runs = device.runs;
   for (const uint64_t run : runs)
     if (find(run)->executor == id) remove_run(device, run);
+  if (device.kernels) device.kernels->drop_lanes(now, {id});
   device.copies_until = {0};  // what it was still to bring is not brought
   for (const uint64_t other : device.executors)
     for (const Copy& copy : executors_.find(other)->loads)
@@ -478,6 +524,7 @@ void VirtualPool::forget_executors(Time now) {
   for (Device& device : devices_) {
     device.runs.clear();
     device.running.reset();
+    if (device.kernels) device.kernels->clear();
     device.executors.clear();
     device.copies_until = {0};
     if (device.is_up) make_blanks(now, device);

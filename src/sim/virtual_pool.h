@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "sim/agenda.h"
 #include "sim/faults.h"
 #include "sim/id_table.h"
+#include "sim/kernel_device.h"
 #include "sim/model.h"
 
 namespace quern::sim {
@@ -27,6 +29,9 @@ namespace quern::sim {
 /// that hangs stays whatever its gate says. `launch` passes beside the run before it, if there is one. Loads of a
 /// device come one after another, beside its runs; so do fetches from the disk. A run is ready when the last of its
 /// loads is there, all of which were asked for before it; if one of them fails, so does the run.
+///
+/// A device that has kernels (DeviceModel::Sharing) goes by those instead: KernelDevice. It can be divided into its
+/// units, and its device time is in unit-nanoseconds; any other is one unit.
 class VirtualPool {
  public:
   VirtualPool(const Model& model, Agenda& agenda, Faults& faults);
@@ -47,18 +52,29 @@ class VirtualPool {
   void carry_out(Time now, const sched::Unload& action);
   void carry_out(Time now, const sched::Trim& action);
   /// `work`: its device time at speed 1. `can_hang`: its device time is limited. `objects`: that it needs; they outlive
-  /// the run.
-  void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang,
-                 const std::vector<uint32_t>& objects);
+  /// the run. `function`: into which kernels it is divided; null: one.
+  void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang, const std::vector<uint32_t>& objects,
+                 const FunctionModel* function = nullptr);
   void carry_out(Time now, const sched::StopRun& action);
   void carry_out(Time now, const sched::Grant& action);
 
   // Programs: what they have for the device waits its turn like a run.
-  void join(sched::LauncherId program, size_t device);
-  /// One that has nothing there has work from now on; it is in ended() when that is done. `work`: as of a run.
-  void begin(Time now, sched::LauncherId program, Duration work);
+  /// `model` outlives it.
+  void join(sched::LauncherId program, size_t device, const ProgramModel& model);
+  /// One that has nothing there has work from now on; it is in ended() when that is done. `kernels`: the device time of
+  /// each, as of a run; at least one. `belief`: see KernelDevice::Work.
+  void begin(Time now, sched::LauncherId program, const std::vector<Duration>& kernels, double belief = 1);
   void leave(Time now, sched::LauncherId program);
+  void ignore_gate(Time now, sched::LauncherId program);
+  /// What the next work on this device is taken for.
+  double draw_belief(size_t device);
+  /// What time it is, as launchers on it have it.
+  Time clock(size_t device, Time now) const;
   bool is_open(Time now, sched::LauncherId program) const;
+  /// What programs use of it the pool tells, in full.
+  bool has_kernels(size_t device) const { return devices_[device].kernels != nullptr; }
+  /// How much of the work that ended last the pool told as used, since its gate asked for that.
+  Duration take_told(sched::LauncherId program);
   /// Those whose work was done since this was asked last.
   std::vector<sched::LauncherId> take_ended() { return std::exchange(ended_, {}); }
 
@@ -90,12 +106,17 @@ class VirtualPool {
     std::vector<uint64_t> runs;       ///< in the order sent; and programs that have work, by their launcher's number
     std::optional<uint64_t> running;  ///< the one of them that is on the device
     std::vector<uint64_t> executors;  ///< that are not dead
+    /// Null: it knows no kernels. Else `running` is always empty, and programs are not in `runs`.
+    std::unique_ptr<KernelDevice> kernels = nullptr;
   };
   struct Gate {
     bool is_open = true;
+    bool meters = false;         ///< what is used is told every millisecond, and when it has to wait
+    Time from = {0};             ///< it opens by itself
     Time until = Time::never();  ///< it closes by itself
     uint64_t epoch = 0;          ///< grows with every grant
-    bool lets(Time now) const { return is_open && now < until; }
+    bool is_ignored = false;
+    bool lets(Time now) const { return is_ignored || (is_open && now >= from && now < until); }
   };
   struct Copy {
     uint32_t object = 0;
@@ -120,6 +141,8 @@ class VirtualPool {
     Time ready;                                 ///< earliest start
     Time on_since = {0}, ends = Time::never();  ///< while it is on the device
     Duration left, used = {0};                  ///< of its work, and of the device, when it last left that
+    Duration told = {0};                        ///< of what it used, because its gate asked for that
+    uint64_t times = 0;                         ///< that it came to the device
     const std::vector<uint32_t>* objects = nullptr;
     bool is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
     bool is_cut = false;      ///< ends before its time
@@ -128,7 +151,9 @@ class VirtualPool {
   struct Program {
     Gate gate = {.is_open = false};
     uint32_t device = 0;
-    std::optional<Run> work;
+    std::optional<Run> work = std::nullopt;
+    const ProgramModel* model = nullptr;
+    Duration told = {0};  ///< see take_told()
   };
 
   Device& device_of(const Executor& executor) { return devices_[executor.device]; }
@@ -147,6 +172,19 @@ class VirtualPool {
   std::pair<Gate*, Device*> find_gate(sched::LauncherId launcher);
   /// A gate changed: who is on the device leaves it if his is closed, and the next may come.
   void arbitrate(Time now, Device& device);
+  static sched::LauncherId launcher_of(uint64_t id, const Run& run);
+  // virtual_pool_kernels.cc: kernels, and what is told of their use.
+  void begin_kernels(Time now, Device& device, const sched::Run& action, const Run& run, Duration work,
+                     const FunctionModel* function);
+  void begin_kernels(Time now, Device& device, sched::LauncherId id, const Program& program,
+                     const std::vector<Duration>& kernels, double belief);
+  void kernels_happen(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
+  void heard_of_lane(Time now, Device& device, const KernelDevice::Told& told, std::vector<sched::Event>& heard);
+  /// Nothing: the lane has none.
+  std::optional<uint64_t> run_in(const Device& device, sched::LauncherId lane);
+  bool is_metered(sched::LauncherId launcher);
+  /// What a launcher that is asked to used since it said so last; and again in a millisecond, if it is still at it.
+  void meters(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
   void load_ends(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
   /// A run of the device may start or go on, if it is free: the first that is ready and let through.
   void run_starts(Time now, uint64_t index, std::vector<sched::Event>& heard);
@@ -162,6 +200,8 @@ class VirtualPool {
   /// A run that is on its device, by chance; nothing if there is none.
   std::optional<uint64_t> some_running(bool to_hang);
 
+  static constexpr Duration kMeterEvery = Duration::millis(1);
+
   Agenda& agenda_;
   Faults& faults_;
   const std::vector<DeviceModel> models_;
@@ -174,6 +214,7 @@ class VirtualPool {
   IdTable<Run> runs_;
   std::map<uint64_t, Program> programs_;  ///< by their launcher's number
   std::vector<sched::LauncherId> ended_;  ///< see take_ended()
+  std::vector<KernelDevice::Told> told_;  ///< by the device that is being asked
   std::vector<uint64_t> live_;            ///< executors that are not dead
   std::vector<sched::Event> underway_;
   std::vector<uint32_t> free_underway_;

@@ -23,9 +23,13 @@ std::optional<uint64_t> VirtualPool::some_running(bool to_hang) {
   const size_t first = faults_.draw_below(devices_.size());
   for (size_t i = 0; i < devices_.size(); ++i) {
     const Device& device = devices_[(first + i) % devices_.size()];
-    const Run* run = device.running ? runs_.find(*device.running) : nullptr;
+    std::optional<uint64_t> running = device.running;
+    if (device.kernels)
+      for (const sched::LauncherId launcher : device.kernels->on())
+        if (!running && !sched::is_program(launcher)) running = run_in(device, launcher);
+    const Run* run = running ? runs_.find(*running) : nullptr;
     if (!run || run->is_hung || (to_hang && (!run->can_hang || run->is_stopped))) continue;
-    return device.running;
+    return running;
   }
   return std::nullopt;
 }
@@ -37,9 +41,12 @@ bool VirtualPool::fault_some_kernel(Time now, std::vector<sched::Event>& heard) 
 }
 
 bool VirtualPool::hang_some_run() {
-  const auto run = some_running(true);
-  if (run) runs_.find(*run)->is_hung = true;
-  return run.has_value();
+  const auto id = some_running(true);
+  if (!id) return false;
+  Run& run = *runs_.find(*id);
+  run.is_hung = true;
+  if (const auto& kernels = devices_[run.device].kernels) kernels->hang(launcher_of(*id, run));
+  return true;
 }
 
 bool VirtualPool::fail_some_run() {
@@ -57,6 +64,7 @@ bool VirtualPool::lose_some_device(Time now, std::vector<sched::Event>& heard) {
     device.is_up = false;
     const std::vector<uint64_t> runs = device.runs;
     for (const uint64_t run : runs) remove_run(device, run);
+    if (device.kernels) device.kernels->clear();
     for (const uint64_t id : device.executors) {
       remove_from_live(*executors_.find(id));
       executors_.erase(id);

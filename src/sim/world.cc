@@ -49,6 +49,7 @@ class World::Impl {
       for (const uint32_t object : function.objects)
         submit.objects.push_back({sched::ObjectId{uint64_t{object} + 1}, model_.objects.at(object).bytes});
       submit.device_time = function.device_limit;
+      submit.quota = function.quota;
       submits_.emplace_back(std::move(submit));
       std::vector<uint32_t>& objects = objects_.emplace_back(function.objects);
       for (uint32_t& object : objects) ++object;
@@ -61,10 +62,10 @@ class World::Impl {
     should_stop_ = should_stop, stop_context_ = stop_context;
     progress_ = progress, progress_context_ = progress_context;
     const Time limit = Time{0} + model_.length + kToDrain;
-    introduce({});
+    introduce({}, {});
     bool drained = false;
     while (!is_stopped_) {
-      if (!programs_.are_over() && live_.empty() && arrivals_.is_over()) {
+      if (!programs_.are_over() && live_.empty() && arrivals_.is_over() && !model_.loads.empty()) {
         heard_.clear();
         programs_.end(now_, heard_);
         step_all();
@@ -87,7 +88,7 @@ class World::Impl {
     }
     for (Observer* observer : observers_) observer->on_end(now_, drained, *core_);
     if (progress_) progress_(progress_context_, requests_made_ - live_.size(), arrivals_.expected());
-    return {now_, drained, steps_, requests_made_, faults_.counts()};
+    return {now_, drained, steps_, requests_made_, faults_.counts(), programs_.take_rounds()};
   }
 
  private:
@@ -97,8 +98,8 @@ class World::Impl {
     Duration work;
   };
 
-  /// What a core that has just come to life hears first. `standings` are those of the one before it.
-  void introduce(const std::vector<sched::Scheduler::Standing>& standings) {
+  /// What a core that has just come to life hears first. `standings` and `gaps` are those of the one before it.
+  void introduce(const std::vector<sched::Scheduler::Standing>& standings, const std::vector<sched::GapsKnown>& gaps) {
     if (const auto host = pool_.host_event()) step(*host);
     for (size_t i = 0; i < pool_.size() && !is_stopped_; ++i)
       if (pool_.is_up(i)) step(pool_.up_event(i));
@@ -111,6 +112,17 @@ class World::Impl {
     }
     for (size_t i = 0; i < submits_.size() && !is_stopped_; ++i)
       if (model_.functions[i].keep_warm != sched::Stage::kNothing) step(keep_warm(i));
+    for (size_t i = 0; i < gaps.size() && !is_stopped_; ++i) step(gaps[i]);
+  }
+
+  std::vector<sched::GapsKnown> known_gaps() const {
+    std::vector<sched::GapsKnown> known;
+    const auto take = [&](sched::FunctionId function) {
+      for (auto& seen : core_->gaps(function)) known.push_back({function, seen.after, std::move(seen.gaps)});
+    };
+    for (const sched::Event& submit : submits_) take(std::get<sched::Submit>(submit).function);
+    for (size_t i = 0; i < programs_.size(); ++i) take(Programs::function_of(i));
+    return known;
   }
 
   sched::Keep keep_warm(size_t function) const { return keep(function, model_.functions[function].keep_warm); }
@@ -175,6 +187,8 @@ class World::Impl {
       case Fault::kSlowFetch:
       case Fault::kFailedFetch:
       case Fault::kNoRoom:
+      case Fault::kWrongProfile:
+      case Fault::kNewKernel:
         return faults_.arm(fault);
       case Fault::kExecutorLoss:
         struck = pool_.lose_some_executor(now_, heard_);
@@ -223,6 +237,13 @@ class World::Impl {
       case Fault::kSilence:
         struck = programs_.size() > 0 && programs_.silence_some(faults_.draw_below(programs_.size()));
         break;
+      case Fault::kIgnoredGate:
+        struck = programs_.size() > 0 && programs_.let_some_ignore_its_gate(now_, faults_.draw_below(programs_.size()));
+        break;
+      case Fault::kSettings:
+        struck = !submits_.empty();
+        if (struck) change_some_settings();
+        break;
     }
     if (struck) faults_.count(fault);
   }
@@ -235,6 +256,23 @@ class World::Impl {
     if (model_.functions[function].keep_warm != sched::Stage::kNothing) heard_.push_back(keep_warm(function));
   }
 
+  /// Of those that had no quota most have none after it.
+  void change_some_settings() {
+    auto& submit = std::get<sched::Submit>(submits_[faults_.draw_below(submits_.size())]);
+    const auto share = [&] { return static_cast<uint32_t>(faults_.draw_below(11) * 100); };
+    if (faults_.draw_below(2) == 0) {
+      submit.priority = static_cast<uint8_t>(faults_.draw_below(sched::kLeastUrgent + 1));
+    } else if (submit.quota == sched::Quota{} && faults_.draw_below(4) > 0) {
+      submit.quota.limit = 100 + share() * 9 / 10;
+    } else if (faults_.draw_below(3) == 0) {
+      submit.quota = {};
+    } else {
+      submit.quota.request = share();
+      submit.quota.limit = std::max(submit.quota.request, 100 + share() * 9 / 10);
+      if (faults_.draw_below(2) == 0) submit.quota.units = 100 + share() * 9 / 10;
+    }
+  }
+
   void lease_some_function() {
     const size_t function = faults_.draw_below(submits_.size());
     const auto stage = static_cast<sched::Stage>(faults_.draw_below(4));
@@ -244,6 +282,7 @@ class World::Impl {
 
   void restart() {
     const auto standings = core_->standings();
+    const auto gaps = known_gaps();
     core_ = std::make_unique<sched::Scheduler>(model_.config);
     pool_.forget_executors(now_);
     programs_.restart(now_);
@@ -253,7 +292,7 @@ class World::Impl {
     for (const uint64_t id : lost) arrivals_.ended(now_, requests_.find(id)->load, sched::End::kLost, {0});
     requests_.clear();
     for (Observer* observer : observers_) observer->on_restart(now_);
-    introduce(standings);
+    introduce(standings, gaps);
   }
 
   void carry_out(const sched::StartExecutor& action) { pool_.carry_out(now_, action); }
@@ -276,8 +315,9 @@ class World::Impl {
     static const std::vector<uint32_t> kNoObjects;
     const Request* request = requests_.find(action.request.value);
     if (!request) return pool_.carry_out(now_, action, Duration::millis(1), false, kNoObjects);
-    const bool can_hang = model_.functions[request->function].device_limit != Duration::forever();
-    pool_.carry_out(now_, action, request->work, can_hang, objects_[request->function]);
+    const FunctionModel& function = model_.functions[request->function];
+    const bool can_hang = function.device_limit != Duration::forever();
+    pool_.carry_out(now_, action, request->work, can_hang, objects_[request->function], &function);
   }
 
   void carry_out(const sched::Answer& action) {

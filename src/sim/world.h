@@ -29,6 +29,11 @@ class Observer {
 /// Which faults were injected how often, by the names of FaultModel's fields.
 using FaultCounts = std::map<std::string, uint64_t>;
 
+/// Of a program: from when it had its first kernel ready until its last had ended.
+struct Round {
+  Time began, ended;
+};
+
 /// A discrete-event loop round the unchanged core: the second driver of the duties that daemon/runner.h lists. The same
 /// model and seed give the same steps, bit for bit; who calls when, and how long it takes, does not depend on the
 /// policy, so that policies are compared over the same calls.
@@ -52,6 +57,7 @@ class World {
     bool drained = false;  ///< nothing was left
     uint64_t steps = 0, requests = 0;
     FaultCounts faults;
+    std::vector<std::vector<Round>> rounds;  ///< by program, those that were done; the first 65,536
   };
   using Progress = void (*)(void* context, uint64_t ended, uint64_t all);
   Outcome run(bool (*should_stop)(void*) = nullptr, void* stop_context = nullptr, Progress progress = nullptr,

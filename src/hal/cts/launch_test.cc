@@ -71,6 +71,51 @@ class Launches : public Suite {
   }
 };
 
+TEST_F(Launches, GoToAPartOfTheUnits) {
+  const Caps& caps = device().caps();
+  EXPECT_FALSE(device().create_queue(caps.units + 1).ok());
+  EXPECT_TRUE(device().create_queue(caps.units).ok());
+  if (!caps.partitions) {
+    EXPECT_EQ(device().create_queue(1).ok(), caps.units == 1);
+    return;
+  }
+  ASSERT_GT(caps.units, 1u);
+  auto whole = queue();
+  auto part = device().create_queue(1);
+  ASSERT_TRUE(part.ok()) << part.error().text;
+  auto out = filled(*whole, std::vector<uint32_t>(4 * 64, 7));
+  auto index = kernel("suite_index");
+  const Argument arguments[] = {out.get(), number(Dtype::kUint32, 64), number(Dtype::kUint32, 1)};
+  finish(**part, (*part)->launch({index.get(), arguments, 1, {0, 0, 0}, {64, 1, 1}, {8, 1, 1}}));
+  const auto result = contents<uint32_t>(*whole, *out);
+  for (uint32_t i = 0; i < 64; ++i) ASSERT_EQ(result[4 * i], i);
+  EXPECT_GT((*part)->device_time_ns(), 0u);
+}
+
+// Kernels that are long enough to be seen beside each other: in one part they never are, in two they can be.
+TEST_F(Launches, InOtherPartsDoNotWait) {
+  if (!device().caps().partitions) GTEST_SKIP() << "the device has no partitions";
+  constexpr uint32_t kLong = 12'000'000;  // some 20 ms
+  const auto overlap = [&](uint32_t first, uint32_t second) {
+    auto one = device().create_queue(1, first), two = device().create_queue(1, second);
+    EXPECT_TRUE(one.ok() && two.ok());
+    auto spins = kernel("suite_spin"), also_spins = kernel("suite_spin");
+    auto out = allocate(64 * sizeof(uint32_t)), other = allocate(64 * sizeof(uint32_t));
+    const auto point = spin(**one, *spins, *out, kLong), other_point = spin(**two, *also_spins, *other, kLong);
+    EXPECT_TRUE((*one)->flush().ok() && (*two)->flush().ok());
+    finish(**one, point);
+    finish(**two, other_point);
+    const auto a = (*one)->timing(*point), b = (*two)->timing(*other_point);
+    return a && b && a->start_ns < b->end_ns && b->start_ns < a->end_ns;
+  };
+  bool did = false;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_FALSE(overlap(1, 1));
+    did |= overlap(0, 1);
+  }
+  EXPECT_TRUE(did);
+}
+
 TEST_F(Launches, CoverTheirRange) {
   check_range(1, {0, 0, 0}, {1, 1, 1}, {0, 0, 0});
   check_range(1, {0, 0, 0}, {1000, 1, 1}, {0, 0, 0});

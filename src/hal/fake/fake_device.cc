@@ -254,7 +254,9 @@ Result<std::unique_ptr<Program>> FakeDevice::load(std::span<const std::byte> bin
   return std::unique_ptr<Program>(new FakeProgram(caps_.build_key, std::move(text), std::move(entries), false));
 }
 
-Result<std::unique_ptr<Queue>> FakeDevice::create_queue() {
+Result<std::unique_ptr<Queue>> FakeDevice::create_queue(uint32_t units, uint32_t) {
+  if (units > 0 && units != caps_.units)
+    return invalid(fmt::format("queue of {} units: device {} cannot be divided", units, caps_.name));
   QUERN_TRY(auto lane, add_lane());
   return std::unique_ptr<Queue>(new FakeQueue(*this, std::move(lane)));
 }

@@ -123,7 +123,8 @@ class FakeDevice final : public Device {
                                        uint64_t size_bytes) override;
   Result<std::unique_ptr<Program>> build(const Source& source) override;
   Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) override;
-  Result<std::unique_ptr<Queue>> create_queue() override;
+  using Device::create_queue;
+  Result<std::unique_ptr<Queue>> create_queue(uint32_t units, uint32_t first) override;
   Status on_each_worker(const std::function<void()>& work) override;
   std::vector<int> worker_threads() const override { return {worker_id_}; }
 

@@ -9,17 +9,19 @@
 #include "base/result.h"
 
 // Every OpenCL function that the driver calls; all are of OpenCL 1.2.
-#define QUERN_OPENCL_FUNCTIONS(X)                                                                                      \
-  X(GetPlatformIDs)                                                                                                    \
-  X(GetPlatformInfo)                                                                                                   \
-  X(GetDeviceIDs)                                                                                                      \
-  X(GetDeviceInfo) X(CreateContext) X(ReleaseContext) X(CreateCommandQueue) X(ReleaseCommandQueue) X(CreateSubBuffer)  \
-      X(CreateBuffer) X(ReleaseMemObject) X(CreateProgramWithSource) X(CreateProgramWithBinary) X(BuildProgram)        \
-          X(GetProgramInfo) X(GetProgramBuildInfo) X(ReleaseProgram) X(CreateKernel) X(ReleaseKernel) X(GetKernelInfo) \
-              X(GetKernelArgInfo) X(GetKernelWorkGroupInfo) X(SetKernelArg) X(EnqueueNDRangeKernel)                    \
-                  X(EnqueueReadBuffer) X(EnqueueWriteBuffer) X(EnqueueCopyBuffer) X(EnqueueFillBuffer)                 \
-                      X(EnqueueNativeKernel) X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList)                \
-                          X(GetEventInfo) X(GetEventProfilingInfo) X(SetEventCallback) X(RetainEvent) X(ReleaseEvent)  \
+#define QUERN_OPENCL_FUNCTIONS(X)                                                                                     \
+  X(GetPlatformIDs)                                                                                                   \
+  X(GetPlatformInfo)                                                                                                  \
+  X(GetDeviceIDs)                                                                                                     \
+  X(GetDeviceInfo)                                                                                                    \
+  X(CreateContext)                                                                                                    \
+  X(ReleaseContext) X(CreateCommandQueue) X(ReleaseCommandQueue) X(CreateSubBuffer) X(CreateSubDevices)               \
+      X(ReleaseDevice) X(CreateBuffer) X(ReleaseMemObject) X(CreateProgramWithSource) X(CreateProgramWithBinary)      \
+          X(BuildProgram) X(GetProgramInfo) X(GetProgramBuildInfo) X(ReleaseProgram) X(CreateKernel) X(ReleaseKernel) \
+              X(GetKernelInfo) X(GetKernelArgInfo) X(GetKernelWorkGroupInfo) X(SetKernelArg) X(EnqueueNDRangeKernel)  \
+                  X(EnqueueReadBuffer) X(EnqueueWriteBuffer) X(EnqueueCopyBuffer) X(EnqueueFillBuffer)                \
+                      X(EnqueueNativeKernel) X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList)               \
+                          X(GetEventInfo) X(GetEventProfilingInfo) X(SetEventCallback) X(RetainEvent) X(ReleaseEvent) \
                               X(WaitForEvents) X(Flush) X(Finish)
 
 namespace quern::hal::opencl {

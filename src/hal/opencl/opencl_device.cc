@@ -91,6 +91,7 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
 OpenclDevice::OpenclDevice(Setup setup)
     : api_(setup.api),
       id_(setup.id),
+      partitions_(std::move(setup.partitions)),
       context_(std::move(setup.context)),
       caps_(std::move(setup.caps)),
       workers_(std::move(setup.workers)),
@@ -181,7 +182,18 @@ Result<std::shared_ptr<Buffer>> OpenclDevice::view(const std::shared_ptr<Buffer>
       std::make_shared<OpenclBuffer>(*this, std::move(object), std::move(whole), origin, ++buffers_made_, size_bytes));
 }
 
-Result<std::unique_ptr<Queue>> OpenclDevice::create_queue() { return OpenclQueue::create(*this); }
+Result<std::unique_ptr<Queue>> OpenclDevice::create_queue(uint32_t units, uint32_t first) {
+  if (units == 0 || units == caps_.units) return OpenclQueue::create(*this, id_, caps_.units);
+  if (units > caps_.units || !caps_.partitions)
+    return invalid(fmt::format("queue of {} units: device {} {}", units, caps_.name,
+                               caps_.partitions ? fmt::format("has {}", caps_.units) : "cannot be divided"));
+  // The largest that is not too large; of those the one that `first` is in, or the last one before it.
+  const Partition* best = nullptr;
+  for (const Partition& one : partitions_)
+    if (one.units <= units && (!best || one.units > best->units || one.first <= first)) best = &one;
+  if (!best) return invalid(fmt::format("queue of {} units: device {} has no such part", units, caps_.name));
+  return OpenclQueue::create(*this, best->id.get(), best->units);
+}
 
 namespace {
 

@@ -27,9 +27,15 @@ class OpenclTimeline;
 
 class OpenclDevice final : public Device {
  public:
+  /// Some of its units, as a device of the same context.
+  struct Partition {
+    uint32_t units = 0, first = 0;
+    Handle<cl_device_id> id;
+  };
   struct Setup {
     Api api;
     cl_device_id id = nullptr;
+    std::vector<Partition> partitions;
     Handle<cl_context> context;
     Caps caps;
     std::vector<int> workers;
@@ -45,7 +51,8 @@ class OpenclDevice final : public Device {
                                        uint64_t size_bytes) override;
   Result<std::unique_ptr<Program>> build(const Source& source) override;
   Result<std::unique_ptr<Program>> load(std::span<const std::byte> binary) override;
-  Result<std::unique_ptr<Queue>> create_queue() override;
+  using Device::create_queue;
+  Result<std::unique_ptr<Queue>> create_queue(uint32_t units, uint32_t first) override;
   Status on_each_worker(const std::function<void()>& work) override;
   std::vector<int> worker_threads() const override { return workers_; }
 
@@ -68,6 +75,7 @@ class OpenclDevice final : public Device {
   // Constant after construction.
   Api api_;
   cl_device_id id_;
+  std::vector<Partition> partitions_;  // by size; they outlive the context
   Handle<cl_context> context_;
   Caps caps_;
   std::vector<int> workers_;

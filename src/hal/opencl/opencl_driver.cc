@@ -97,20 +97,45 @@ Result<std::vector<Found>> OpenclDriver::enumerate() {
   return found;
 }
 
+constexpr cl_uint kMostParts = 64;  // of one size
+
+// Of 1, 2, 4, ... units each: any share has one that is at least half as large. A driver that cannot has none.
+std::vector<OpenclDevice::Partition> partition(const Api& api, cl_device_id id, const Caps& caps) {
+  std::vector<OpenclDevice::Partition> partitions;
+  for (uint32_t units = 1; caps.partitions && units < caps.units; units *= 2) {
+    const cl_uint count = std::min(caps.units / units, kMostParts);
+    std::vector<cl_device_partition_property> wanted{CL_DEVICE_PARTITION_BY_COUNTS};
+    wanted.insert(wanted.end(), count, units);
+    wanted.insert(wanted.end(), {CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0});
+    std::vector<cl_device_id> made(count);
+    if (api.CreateSubDevices(id, wanted.data(), count, made.data(), nullptr) != CL_SUCCESS) break;
+    for (cl_uint i = 0; i < count; ++i)
+      partitions.push_back({units, i * units, Handle<cl_device_id>(made[i], api.ReleaseDevice)});
+  }
+  return partitions;
+}
+
 Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options) {
   QUERN_TRY(prepare(options));
   QUERN_TRY(auto ids, devices());
   if (options.index >= ids.size())
     return not_found(fmt::format("opencl device {}: does not exist; there are {}", options.index, ids.size()));
   QUERN_TRY(auto caps, caps_of(api_, ids[options.index], options.memory_bytes));
+  // Root and partitions are in one context, so that buffers and programs serve all of them.
+  auto partitions = partition(api_, ids[options.index], caps);
+  if (partitions.empty()) caps.partitions = false;
+  std::vector<cl_device_id> all{ids[options.index]};
+  for (const auto& one : partitions) all.push_back(one.id.get());
   cl_int code = CL_SUCCESS;
-  Handle<cl_context> context(api_.CreateContext(nullptr, 1, &ids[options.index], nullptr, nullptr, &code),
-                             api_.ReleaseContext);
+  Handle<cl_context> context(
+      api_.CreateContext(nullptr, static_cast<cl_uint>(all.size()), all.data(), nullptr, nullptr, &code),
+      api_.ReleaseContext);
   if (code != CL_SUCCESS) return cl_error(code, fmt::format("opencl device {}: context", caps.name));
 
   OpenclDevice::Setup setup;
   setup.api = api_;
   setup.id = ids[options.index];
+  setup.partitions = std::move(partitions);
   setup.context = std::move(context);
   setup.caps = std::move(caps);
   setup.group_sizes = group_sizes_;

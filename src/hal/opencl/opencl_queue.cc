@@ -12,14 +12,14 @@
 
 namespace quern::hal::opencl {
 
-Result<std::unique_ptr<Queue>> OpenclQueue::create(OpenclDevice& device) {
+Result<std::unique_ptr<Queue>> OpenclQueue::create(OpenclDevice& device, cl_device_id id, uint32_t units) {
   const Api& api = device.api();
   cl_int code = CL_SUCCESS;
-  Handle<cl_command_queue> object(
-      api.CreateCommandQueue(device.context(), device.id(), CL_QUEUE_PROFILING_ENABLE, &code), api.ReleaseCommandQueue);
+  Handle<cl_command_queue> object(api.CreateCommandQueue(device.context(), id, CL_QUEUE_PROFILING_ENABLE, &code),
+                                  api.ReleaseCommandQueue);
   if (code != CL_SUCCESS) return cl_error(code, fmt::format("device {}: queue", device.caps().name));
   QUERN_TRY(auto timeline, OpenclTimeline::create(device, object.get()));
-  return std::unique_ptr<Queue>(new OpenclQueue(device, std::move(object), std::move(timeline)));
+  return std::unique_ptr<Queue>(new OpenclQueue(device, units, std::move(object), std::move(timeline)));
 }
 
 template <class F>
@@ -85,7 +85,7 @@ Result<uint64_t> OpenclQueue::launch(const Launch& launch) {
   // With a size of the driver's choice a group has at least one item.
   const uint64_t items = launch.global[0] * launch.global[1] * launch.global[2];
   const uint64_t groups = local[0] ? items / (local[0] * local[1] * local[2]) : items;
-  const auto units = static_cast<uint32_t>(std::min<uint64_t>(groups, device_.caps().units));
+  const auto units = static_cast<uint32_t>(std::min<uint64_t>(groups, units_));
   return submit("launch", units, [&](cl_event* event) {
     if (is_metered) device_.meter().launched();
     const cl_int code = device_.api().EnqueueNDRangeKernel(object_.get(), kernel.object(), launch.dimensions, offset,

@@ -13,7 +13,8 @@ class OpenclKernel;
 
 class OpenclQueue final : public Queue {
  public:
-  static Result<std::unique_ptr<Queue>> create(OpenclDevice& device);
+  /// On the device, or on a partition of it that has so many units.
+  static Result<std::unique_ptr<Queue>> create(OpenclDevice& device, cl_device_id id, uint32_t units);
 
   Result<uint64_t> write(Buffer& target, uint64_t offset, std::span<const std::byte> source) override;
   Result<uint64_t> read(Buffer& source, uint64_t offset, std::span<std::byte> target) override;
@@ -30,8 +31,9 @@ class OpenclQueue final : public Queue {
   uint64_t device_time_ns() override { return timeline_->device_time_ns(); }
 
  private:
-  OpenclQueue(OpenclDevice& device, Handle<cl_command_queue> object, std::unique_ptr<OpenclTimeline> timeline)
-      : device_(device), object_(std::move(object)), timeline_(std::move(timeline)) {}
+  OpenclQueue(OpenclDevice& device, uint32_t units, Handle<cl_command_queue> object,
+              std::unique_ptr<OpenclTimeline> timeline)
+      : device_(device), units_(units), object_(std::move(object)), timeline_(std::move(timeline)) {}
 
   /// `enqueue(&event)` puts one command into the queue; `units` as in OpenclTimeline::submitted.
   template <class F>
@@ -39,6 +41,7 @@ class OpenclQueue final : public Queue {
 
   // Constant after construction.
   OpenclDevice& device_;
+  uint32_t units_;
   Handle<cl_command_queue> object_;
   std::unique_ptr<OpenclTimeline> timeline_;
 };

@@ -227,7 +227,11 @@ std::optional<Interval> OpenclTimeline::timing(uint64_t point) {
 }
 
 uint64_t OpenclTimeline::device_time_ns() {
-  if (device_.is_metered()) return device_.meter().charged_ns(account_);
+  if (device_.is_metered()) {
+    // Another queue may have taken in what ended here, and not settled yet.
+    device_.meter().settle();
+    return device_.meter().charged_ns(account_);
+  }
   return state_.with([](State& state) { return state.wall_ns; });
 }
 

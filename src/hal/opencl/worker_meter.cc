@@ -40,14 +40,16 @@ void WorkerMeter::settle() {
     if (most == 0) return;
     const uint64_t used = used_ns();  // a system call per worker: once per batch of completions, never per launch
     const uint64_t open = used > state.settled_ns ? used - state.settled_ns : 0;
-    const double share = std::min(1.0, static_cast<double>(open) / static_cast<double>(most));
+    const bool is_all = under_way() == 0;
+    double share = static_cast<double>(open) / static_cast<double>(most);
+    if (!is_all) share = std::min(share, 1.0);
     for (auto& [id, account] : state.accounts) {
       const auto charge = static_cast<uint64_t>(share * static_cast<double>(account.most_ns));
       account.charged_ns += charge;
       account.most_ns = 0;
       state.settled_ns += charge;
     }
-    if (under_way() == 0) state.settled_ns = used;
+    if (is_all) state.settled_ns = used;
   });
 }
 

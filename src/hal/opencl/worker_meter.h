@@ -11,11 +11,11 @@ namespace quern::hal::opencl {
 
 /// The CPU time of the workers, divided among the queues whose launches they execute.
 ///
-/// Queues report launches that ended, with the most they can have used: wall time on as many workers as they have
-/// groups. Settling divides what the workers used since the last time among them in that proportion, and gives no one
-/// more than it can have used. What is left is the work of launches still under way; once there are none it is the
-/// vendor's own (waking up, bookkeeping), and is dropped. The sum is right; the parts are as long as launches do not
-/// overlap on several workers. Any thread.
+/// Queues report launches that ended, with the most that their kernels can have used: wall time on as many workers as
+/// they have groups. Settling divides what the workers used since the last time among them in that proportion. While
+/// others are under way nobody gets more than that: the rest is theirs. Once there are none, the rest is what the
+/// vendor did for those that ended (waking up, bookkeeping), and is theirs too: every nanosecond is somebody's. The sum
+/// is right; the parts are as long as launches do not overlap on several workers. Any thread.
 class WorkerMeter {
  public:
   explicit WorkerMeter(std::vector<int> workers);

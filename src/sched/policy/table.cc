@@ -79,6 +79,7 @@ constexpr Preset kPresets[] = {
     {"serial", "fifo", "fifo", "lru", "serial", "at-once", "none"},
     {"sage", "fifo", "sticky", "lru", "sage", "fixed", "none"},
     {"fikit", "vtime", "sticky", "cost", "parallel", "staged", "fikit"},
+    {"fast", "vtime", "fifo", "lru", "in-turn", "never", "strict"},
 };
 
 template <class P>

@@ -108,6 +108,7 @@ void Connection::wind_down() {
 void Connection::abort() {
   is_ending_ = true;
   if (is_calling_) front_.daemon.cancel(request_id_);
+  if (is_tracing_) front_.daemon.end_trace(request_id_);
   Code ignored;
   socket_.close(ignored);
 }
@@ -148,6 +149,10 @@ void Connection::start_peek() {
     if (ec && is_calling_ && !is_ending_) {
       has_gone_ = true;
       front_.daemon.cancel(request_id_);
+    }
+    if (ec && is_tracing_ && !is_ending_) {
+      has_gone_ = true;
+      front_.daemon.end_trace(request_id_);
     }
     peek_signal_.set();
   });
@@ -254,7 +259,11 @@ Task<Connection::Then> Connection::serve() {
     co_return co_await cancel_request(*tenant);
   if (route_.endpoint == Endpoint::kRequest) co_return co_await tell_why(*tenant);
   if (route_.endpoint == Endpoint::kMemory) co_return co_await show_memory(*tenant);
+  if (route_.endpoint == Endpoint::kAccounts) co_return co_await show_accounts(*tenant);
+  if (route_.endpoint == Endpoint::kTrace && head_.method == Method::kDelete) co_return co_await end_trace(*tenant);
+  if (route_.endpoint == Endpoint::kTrace) co_return co_await trace(*tenant);
   if (route_.endpoint == Endpoint::kKeep) co_return co_await keep_function(*tenant);
+  if (route_.endpoint == Endpoint::kProfile) co_return co_await show_profile(*tenant);
   co_return co_await answer_now_or_fail(tenant);
 }
 

@@ -122,6 +122,14 @@ class Connection {
   Task<Then> tell_why(const daemon::Tenant& tenant);
   Task<Then> show_memory(const daemon::Tenant& tenant);
   Task<Then> keep_function(const daemon::Tenant& tenant);
+  // accounts.cc
+  Task<Then> show_accounts(const daemon::Tenant& tenant);
+  // profile.cc
+  Task<Then> show_profile(const daemon::Tenant& tenant);
+
+  // trace.cc
+  Task<Then> trace(const daemon::Tenant& tenant);
+  Task<Then> end_trace(const daemon::Tenant& tenant);
 
   // objects.cc
   Task<Then> put_object(const daemon::Tenant& tenant);
@@ -169,7 +177,7 @@ class Connection {
 
   // The call at hand; the daemon's callback writes `call_` before it posts.
   std::unique_ptr<daemon::Call> call_;
-  bool is_calling_ = false, has_gone_ = false;
+  bool is_calling_ = false, is_tracing_ = false, has_gone_ = false;
   Signal done_;
 };
 

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "daemon/accounts.h"
 #include "daemon/daemon.h"
+#include "daemon/profile_view.h"
 #include "daemon/story.h"
+#include "daemon/trace.h"
 #include "os/event.h"
 #include "os/guarded.h"
 
@@ -176,6 +179,36 @@ class FakeDaemon : public daemon::Daemon {
     place.name = "cpu0";
     done(std::vector<daemon::MemoryPlace>{place});
   }
+  void profile(const daemon::Tenant& tenant, std::string_view name, std::string_view version,
+               std::function<void(Result<daemon::FunctionProfile>)> done) override {
+    const auto function = find(tenant, name, version);
+    if (!function.ok()) return done(function.error());
+    daemon::FunctionProfile profile{(*function)->name, (*function)->version, Duration::micros(400), {}, {}};
+    daemon::KernelProfile& kernel = profile.kernels.emplace_back();
+    kernel.entry = "copy";
+    kernel.identity = 0xabc;
+    kernel.device = "cpu0";
+    kernel.groups = 1000;
+    kernel.samples = 3;
+    kernel.mean_ps = 1500;
+    kernel.p50_ps = 1250;
+    kernel.launch_ns = 1250;
+    kernel.reason = "has one group";
+    daemon::GapProfile& gap = profile.gaps.emplace_back();
+    gap.is_between_runs = true;
+    gap.samples = 4;
+    gap.p50 = Duration::millis(2);
+    done(std::move(profile));
+  }
+  void accounts(const daemon::Tenant& tenant, daemon::AccountBy by,
+                std::function<void(Result<daemon::AccountTable>)> done) override {
+    daemon::Accounts accounts(1, Time{0});
+    daemon::Account& account = accounts.of(tenant.name, "echo", "cpu0");
+    account.requests = 2;
+    account.device_time_ns = 1500;
+    account.waited_ns[static_cast<size_t>(daemon::Cause::kFairness)] = 700;
+    done(accounts.table(tenant.name, by, Time{9}));
+  }
   Status keep(const daemon::Tenant& tenant, std::string_view name, KeepWarm, Duration) override {
     QUERN_TRY(find(tenant, name, ""));
     return {};
@@ -226,6 +259,33 @@ class FakeDaemon : public daemon::Daemon {
     return unsupported("no programs here");
   }
   void leave(uint64_t) override {}
+  // With `holds` set it goes on until end_trace.
+  void trace(const daemon::Tenant&, std::string id, Duration length,
+             std::function<void(Result<daemon::Trace>)> done) override {
+    if (traced_.with([](auto& traced) { return traced.has_value(); }))
+      return done(exhausted("trace: one is under way"));
+    daemon::Trace trace;
+    trace.to = trace.from + length;
+    trace.devices = {{1, "cpu0"}};
+    if (!holds) return done(std::move(trace));
+    traced_.with([&](auto& traced) { traced = std::pair(std::move(id), std::move(done)); });
+    held_event_.signal();
+  }
+  void end_trace(const std::string& id) override {
+    auto ended = traced_.with([&](auto& traced) {
+      return traced && traced->first == id ? std::exchange(traced, std::nullopt) : std::nullopt;
+    });
+    if (!ended) return;
+    ended->second(daemon::Trace{});
+    trace_ended_event_.signal();
+  }
+  void end_trace(const daemon::Tenant&, std::function<void(Status)> done) override {
+    auto ended = traced_.with([&](auto& traced) { return std::exchange(traced, std::nullopt); });
+    if (!ended) return done(not_found("trace: none of yours is under way"));
+    ended->second(daemon::Trace{});
+    done({});
+  }
+  bool wait_trace_ended() { return trace_ended_event_.wait(Duration::seconds(20)) && trace_ended_event_.drain(); }
   void count_copied(uint64_t bytes) override { copied_ += bytes; }
 
  private:
@@ -303,7 +363,8 @@ class FakeDaemon : public daemon::Daemon {
 
   daemon::Tenant tenant_, other_;
   std::vector<daemon::FunctionRef> functions_;
-  os::Event held_event_, unread_event_;
+  os::Event held_event_, unread_event_, trace_ended_event_ = *os::Event::create();
+  os::Guarded<std::optional<std::pair<std::string, std::function<void(Result<daemon::Trace>)>>>> traced_;
   os::Guarded<std::map<std::string, std::pair<std::unique_ptr<daemon::Call>, Done>>> held_;
   os::Guarded<std::map<std::pair<std::string, std::string>, daemon::ObjectRef>> objects_;  ///< by tenant and id
   std::atomic<uint64_t> copied_{0}, calls_{0};

@@ -197,7 +197,8 @@ json::object counters_json(const daemon::Counters& counters, const Stages& stage
                       {"queued", counters.queued},
                       {"fairness_lag_ns", counters.fairness_lag_ns},
                       {"fairness_bound_ns", counters.fairness_bound_ns},
-                      {"standings_saved", counters.standings_saved}};
+                      {"standings_saved", counters.standings_saved},
+                      {"profiles_saved", counters.profiles_saved}};
   out["device_ns"] = stages.device_ns.load(std::memory_order_relaxed);
   out["stages"] = json::object{
       {"parse", show(stages.parse)},   {"body", show(stages.body)},     {"submit", show(stages.submit)},

@@ -34,6 +34,17 @@ bool has_query(std::string_view target, std::string_view wanted) {
   return false;
 }
 
+// The value of the pair behind the ? that begins with this, as `seconds=`; empty if there is none.
+std::string_view value_of(std::string_view target, std::string_view key) {
+  target = target.substr(0, target.find('#'));
+  for (size_t at = target.find('?'); at != std::string_view::npos; at = target.find('&', at)) {
+    ++at;
+    const std::string_view pair = target.substr(at, target.find('&', at) - at);
+    if (pair.starts_with(key)) return pair.substr(key.size());
+  }
+  return {};
+}
+
 int digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -55,16 +66,17 @@ bool decode(std::string_view text, std::string& into) {
 }
 
 Failure unknown_path(std::string_view path) {
-  std::vector<std::string> known = {"/v2",           "/v2/health/live", "/v2/health/ready",
-                                    "/v1/functions", "/v1/requests",    "/v1/objects",
-                                    "/v1/devices",   "/v1/counters",    "/v1/memory"};
+  std::vector<std::string> known = {"/v2",          "/v2/health/live", "/v2/health/ready", "/v1/functions",
+                                    "/v1/requests", "/v1/objects",     "/v1/devices",      "/v1/counters",
+                                    "/v1/memory",   "/v1/trace",       "/v1/accounts"};
   // With the caller's own name in the place of NAME, so that only what is mistyped differs.
   const size_t a = path.find('/', 1);
   const size_t b = a == std::string_view::npos ? a : path.find('/', a + 1);
   if (b != std::string_view::npos) {
     const std::string name(path.substr(b + 1, path.find('/', b + 1) - b - 1));
     for (const char* rest : {"", "/ready", "/infer"}) known.push_back("/v2/models/" + name + rest);
-    for (const char* rest : {"", "/history", "/rollback", "/keep"}) known.push_back("/v1/functions/" + name + rest);
+    for (const char* rest : {"", "/history", "/rollback", "/keep", "/profile"})
+      known.push_back("/v1/functions/" + name + rest);
   }
   return Failure(not_found(fmt::format("path {}: there is none{}", path.substr(0, 128), did_you_mean(path, known))));
 }
@@ -75,6 +87,7 @@ std::optional<Failure> allow(Method method, std::string_view path, Endpoint endp
   bool fits = reads;
   if (endpoint == Endpoint::kInfer) allowed = "POST", fits = method == Method::kPost;
   if (endpoint == Endpoint::kRollback) allowed = "POST", fits = method == Method::kPost;
+  if (endpoint == Endpoint::kTrace) allowed = "GET, DELETE", fits = method == Method::kGet || method == Method::kDelete;
   if (endpoint == Endpoint::kKeep)
     allowed = "POST, DELETE", fits = method == Method::kPost || method == Method::kDelete;
   if (endpoint == Endpoint::kRequest) allowed = "GET, HEAD, DELETE", fits = reads || method == Method::kDelete;
@@ -98,6 +111,8 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
   into.name.clear();
   into.version.clear();
   into.keeps = false;
+  into.seconds.clear();
+  into.by.clear();
   if (!path.starts_with('/')) return unknown_path(path);
   std::array<std::string_view, kMostSegments> parts;
   size_t count = 0;
@@ -135,6 +150,14 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     }
     if (count == 2 && is(1, "devices")) return found(Endpoint::kDevices);
     if (count == 2 && is(1, "memory")) return found(Endpoint::kMemory);
+    if (count == 2 && is(1, "accounts")) {
+      into.by = value_of(target, "by=");
+      return found(Endpoint::kAccounts);
+    }
+    if (count == 2 && is(1, "trace")) {
+      into.seconds = value_of(target, "seconds=");
+      return found(Endpoint::kTrace);
+    }
     if (count == 2 && is(1, "counters")) return found(Endpoint::kCounters);
   }
   const bool is_model = is(0, "v2") && is(1, "models"), is_function = is(0, "v1") && is(1, "functions");
@@ -160,6 +183,7 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     if (count == 4 && is(3, "history")) return found(Endpoint::kHistory);
     if (count == 4 && is(3, "rollback")) return found(Endpoint::kRollback);
     if (count == 4 && is(3, "keep")) return found(Endpoint::kKeep);
+    if (count == 4 && is(3, "profile")) return found(Endpoint::kProfile);
     return unknown_path(path);
   }
   if (rest == count) return found(Endpoint::kModel);

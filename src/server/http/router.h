@@ -21,11 +21,14 @@ enum class Endpoint : uint8_t {
   kHistory,     ///< …/history
   kRollback,    ///< …/rollback
   kKeep,        ///< …/keep
+  kProfile,     ///< …/profile
   kRequests,    ///< /v1/requests
   kRequest,     ///< /v1/requests/ID
   kObjects,     ///< /v1/objects
   kObject,      ///< /v1/objects/ID
   kMemory,      ///< /v1/memory
+  kAccounts,    ///< /v1/accounts
+  kTrace,       ///< /v1/trace
   kDevices,     ///< /v1/devices
   kCounters,    ///< /v1/counters
 };
@@ -34,6 +37,8 @@ struct Route {
   Endpoint endpoint = Endpoint::kServer;
   std::string name, version;  ///< of a function; version "" is the current one. Or the id of a request or an object
   bool keeps = false;         ///< of an object: `?keep=true`
+  std::string by;             ///< of accounts: `?by=`; empty: it does not say
+  std::string seconds;        ///< of a trace: `?seconds=`; empty: it does not say
 };
 
 /// Whether the path asks for no key: health does not.

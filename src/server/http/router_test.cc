@@ -33,8 +33,14 @@ TEST(Router, Paths) {
       {Method::kDelete, "/v1/requests/a%2D7", Endpoint::kRequest, "a-7", ""},
       {Method::kGet, "/v1/requests/a%2D7", Endpoint::kRequest, "a-7", ""},
       {Method::kGet, "/v1/memory", Endpoint::kMemory, "", ""},
+      {Method::kGet, "/v1/accounts?by=tenant", Endpoint::kAccounts, "", ""},
+      {Method::kGet, "/v1/trace", Endpoint::kTrace, "", ""},
+      {Method::kGet, "/v1/trace?seconds=5", Endpoint::kTrace, "", ""},
+      {Method::kDelete, "/v1/trace", Endpoint::kTrace, "", ""},
       {Method::kPost, "/v1/functions/a/keep?stage=hot&for=60s", Endpoint::kKeep, "a", ""},
       {Method::kDelete, "/v1/functions/a/keep", Endpoint::kKeep, "a", ""},
+      {Method::kGet, "/v1/functions/a/profile", Endpoint::kProfile, "a", ""},
+      {Method::kGet, "/v1/functions/a%40b/profile", Endpoint::kProfile, "a", "b"},
       {Method::kPut, "/v1/objects", Endpoint::kObjects, "", ""},
       {Method::kGet, "/v1/objects/", Endpoint::kObjects, "", ""},
       {Method::kGet, "/v1/objects/lease%2Da?keep=true", Endpoint::kObject, "lease-a", ""},
@@ -64,6 +70,46 @@ TEST(Router, KeepIsRead) {
   }
 }
 
+TEST(Router, AProfileIsOnlyRead) {
+  Route route;
+  const auto failure = find_route(Method::kPost, "/v1/functions/a/profile", route);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(status_of(*failure), 405);
+  EXPECT_EQ(failure->allow, "GET, HEAD");
+  const auto mistyped = find_route(Method::kGet, "/v1/functions/a/profle", route);
+  ASSERT_TRUE(mistyped);
+  EXPECT_NE(mistyped->error.text.find("/v1/functions/a/profile"), std::string::npos) << mistyped->error.text;
+}
+
+TEST(Router, SecondsAreRead) {
+  Route route;
+  const std::vector<std::pair<std::string, std::string>> cases = {{"/v1/trace?seconds=5", "5"},
+                                                                  {"/v1/trace", ""},
+                                                                  {"/v1/trace?a=1&seconds=x", "x"},
+                                                                  {"/v1/trace?xseconds=5", ""},
+                                                                  {"/v1/trace#?seconds=5", ""}};
+  for (const auto& [target, seconds] : cases) {
+    EXPECT_FALSE(find_route(Method::kGet, target, route)) << target;
+    EXPECT_EQ(route.seconds, seconds) << target;
+  }
+  const auto failure = find_route(Method::kHead, "/v1/trace", route);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(status_of(*failure), 405);
+  EXPECT_EQ(failure->allow, "GET, DELETE");
+}
+
+TEST(Router, AccountsAreByWhatIsAskedFor) {
+  for (const auto& [target, by] :
+       std::vector<std::pair<std::string, std::string>>{{"/v1/accounts", ""},
+                                                        {"/v1/accounts?by=device", "device"},
+                                                        {"/v1/accounts?x=1&by=tenant#f", "tenant"},
+                                                        {"/v1/accounts?xby=tenant", ""}}) {
+    Route route;
+    EXPECT_FALSE(find_route(Method::kGet, target, route)) << target;
+    EXPECT_EQ(route.by, by) << target;
+  }
+}
+
 TEST(Router, Refused) {
   const std::vector<std::pair<std::string, int>> cases = {
       {"/", 404},
@@ -82,6 +128,7 @@ TEST(Router, Refused) {
       {"/v2/models/a/infer", 405},
       {"/v1/functions/a/b", 404},
       {"/v1/functions/a/keep", 405},
+      {"/v1/functions/a/profile/x", 404},
       {"/v1/requests/a/b", 404},
       {"/v1/objects/a/b", 404},
       {"/v1/objects/%", 400},

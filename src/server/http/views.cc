@@ -18,6 +18,22 @@ namespace {
 
 namespace json = boost::json;
 
+// One per cause, and for whom, that took any time.
+json::array waits_json(const daemon::Waits& waits) {
+  json::array out;
+  for (size_t i = 0; i < daemon::kCauses; ++i) {
+    const auto cause = static_cast<daemon::Cause>(i);
+    if (cause != daemon::Cause::kUrgent && waits.time[i].ns > 0)
+      out.push_back(json::object{{"cause", name_of(cause)}, {"ns", waits.time[i].ns}});
+  }
+  for (const auto& one : waits.urgent) {
+    json::object wait = {{"cause", name_of(daemon::Cause::kUrgent)}, {"ns", one.time.ns}};
+    if (!one.function.empty()) wait["for"] = one.function;
+    out.push_back(std::move(wait));
+  }
+  return out;
+}
+
 json::object story_json(const daemon::Story& story) {
   const daemon::CallTimes& times = story.times;
   const auto after = [&](Time time) { return (time - times.submitted).ns; };
@@ -35,7 +51,10 @@ json::object story_json(const daemon::Story& story) {
   if (times.answered.ns != 0) moments["answered_ns"] = after(times.answered);
   out["times"] = std::move(moments);
   out["device_time_ns"] = times.device_time_ns;
-  out["gated_ns"] = times.gated.ns;
+  out["gated_ns"] = times.waits.gated().ns;
+  out["waits"] = waits_json(times.waits);
+  if (times.whole)
+    out["held_up"] = {{"kernel", times.whole->entry}, {"why", times.whole->why}, {"ns", times.whole->held.ns}};
   out["setup"] = setup_json(story.setup, times.submitted);
   out["sentences"] = json::array(story.sentences.begin(), story.sentences.end());
   return out;
