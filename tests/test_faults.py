@@ -235,7 +235,8 @@ def test_a_gate_closes_in_the_middle_of_a_graph(server):
     before = server.executors()
     answer = server.infer("chain", X, {"iterations": iterations, "timeout": timeout})
     assert_error(answer, 504, "deadline", "function chain", "'link'")
-    assert server.executors() == before, "the executor was killed where its gate would have done"
+    # Blank ones may have come meanwhile.
+    assert set(before) <= set(server.executors()), "the executor was killed where its gate would have done"
     assert server.infer("chain", X).status == 200
 
 
