@@ -24,9 +24,8 @@ class LaneRuns : public LaneTest {
   void stop_behind_a_launch(const ipc::Grant& grant) {
     set_gate(grant);
     faults_->is_stopped = true;
-    published().running_launch = ipc::kNoLaunch;
     push(run_command());
-    until([&] { return published().running_launch.load() == 0; });
+    until([&] { return faults_->launches.load() == 1; });
   }
   // The device goes on. The lane may sleep at its gate by then, and looks at what ended only when it is woken.
   ipc::LaneEvent let_it_tell() {

@@ -24,6 +24,8 @@ struct Faults {
   std::atomic<uint64_t> held_write_bytes{std::numeric_limits<uint64_t>::max()};
   /// Memory comes as zeros, and the caps of devices that are opened from now on say so; else it is full of kPoison.
   std::atomic<bool> fresh_memory_is_zero{false};
+  /// No fault: how many launches were submitted, for tests that wait for one.
+  std::atomic<uint64_t> launches{0};
 };
 
 /// What memory is full of before anyone wrote to it: as if it had been another's.

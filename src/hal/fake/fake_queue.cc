@@ -111,6 +111,7 @@ Result<uint64_t> FakeQueue::launch(const Launch& launch) {
     }
     values.push_back(value);
   }
+  ++device_.faults().launches;
   // The kernel and the queue may be gone before this runs: the entry and the values are copies.
   auto work = [&device = device_, entry = kernel.check.entry(), host = kernel.host, values = std::move(values),
                offset = launch.offset, global = launch.global, local]() mutable -> Status {
