@@ -27,12 +27,12 @@ void Runner::begin_trace(TraceMessage& message) {
   for (const auto& device : devices_) devices.push_back({device->id, device->config.name});
   tracer_.begin(message.tenant->name, std::move(devices), now);
   tracing_ = Tracing{message.tenant, std::move(message.id), now + message.length, false, std::move(message.done)};
-  for (const auto& [id, run] : runs_) {
-    if (!run.pushed) continue;
-    trace_run(id);
-    const Executor& executor = executors_.at(run.executor);
-    tracer_.stood(sched::lane_of(*executor.id, run.lane), executor.device, executor.process->is_open(run.lane));
-  }
+  // Of all lanes: one that has its run later may have got its grant before.
+  for (const auto& [key, executor] : executors_)
+    for (uint32_t lane = 0; executor.id && lane < core_config_.lanes; ++lane)
+      tracer_.stood(sched::lane_of(*executor.id, lane), executor.device, executor.process->is_open(lane));
+  for (const auto& [id, run] : runs_)
+    if (run.pushed) trace_run(id);
   for (const auto& [number, program] : programs_) {
     tracer_.program_up(sched::program_of(number), program.device, program.name, program.tenant, program.level);
     tracer_.stood(sched::program_of(number), program.device, program.gate->granted().open);

@@ -14,7 +14,7 @@
 namespace quern::main {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   std::string name, json, row;
   bool quick = false, full = false;
 };
@@ -32,7 +32,7 @@ int list() {
   return 0;
 }
 
-Status measure(const bench::Bench& one, const Flags& flags) {
+Status measure(const bench::Bench& one, const BenchFlags& flags) {
   bench::Report report;
   report.bench = one.name;
   report.commit = commit();
@@ -55,7 +55,7 @@ Status measure(const bench::Bench& one, const Flags& flags) {
   return {};
 }
 
-int run(const Flags& flags) {
+int run(const BenchFlags& flags) {
   if (flags.name.empty()) return list();
   const auto* one = find(flags.name);
   if (!one) {
@@ -71,7 +71,7 @@ int run(const Flags& flags) {
 
 void add_bench(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("bench", "Measure Quern against what it stands on");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   command->add_option("NAME", flags->name, "Which; without it, all are listed");
   command->add_option("--json", flags->json, "Also write the rows here")->type_name("FILE");
   command->add_option("--row", flags->row, "Only rows whose names begin so, where others can be left out");

@@ -16,13 +16,13 @@
 namespace quern::main {
 namespace {
 
-struct Flags {
+struct CalibrateFlags {
   std::vector<std::string> folders;
   std::vector<std::string> dims;
   std::string devices = "here.yaml", workload = "here-workload.yaml";
 };
 
-Status calibrate(const Flags& flags) {
+Status calibrate(const CalibrateFlags& flags) {
   const bench::Layout layout = bench::Layout::here();
   const std::array host{layout.host};
   QUERN_TRY(os::pin_to(host));
@@ -59,7 +59,7 @@ Status calibrate(const Flags& flags) {
 
 void add_calibrate(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("calibrate", "Measure this device and functions, and write files for simulate");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CalibrateFlags>();
   command->add_option("FOLDER", flags->folders, "Functions, each in its folder")->required();
   command->add_option("--dims", flags->dims, "Sizes, for those that have them; else defaults")
       ->type_name("NAME=N[,NAME=N]")

@@ -13,7 +13,7 @@
 namespace quern::main {
 namespace {
 
-struct Flags {
+struct CheckFlags {
   std::string folder;
   LocalFlags local;
   bool json = false, slices = false;
@@ -252,7 +252,7 @@ void print_error_json(const std::string& folder, const Error& error) {
              json_string(name_of(error.code)), json_string(error.text));
 }
 
-Result<bool> check(const Flags& flags) {
+Result<bool> check(const CheckFlags& flags) {
   QUERN_TRY(const Folder folder, read_folder(flags.folder));
   if (!folder.parsed.manifest) {
     if (flags.json) return print_mistakes_json(folder), false;
@@ -291,7 +291,7 @@ Result<bool> check(const Flags& flags) {
 
 void add_check(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("check", "Validate, build, run and compare the function in a folder");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CheckFlags>();
   command->add_option("FOLDER", flags->folder, "The folder that holds function.yaml")->required();
   add_local_flags(*command, flags->local);
   command->add_flag("--slices", flags->slices,

@@ -11,7 +11,7 @@
 namespace quern::main {
 namespace {
 
-struct Flags : CallFlags {
+struct InvokeFlags : CallFlags {
   std::string function;
   std::vector<std::string> kept;
 };
@@ -27,7 +27,7 @@ Status read_kept(const std::string& text, Wanted& wanted) {
   return {};
 }
 
-Status invoke(const Remote& remote, const Flags& flags) {
+Status invoke(const Remote& remote, const InvokeFlags& flags) {
   QUERN_TRY(auto wanted, read(flags));
   for (const std::string& text : flags.kept) QUERN_TRY(read_kept(text, wanted));
   if (!wanted.kept.empty() && flags.repeat > 1)
@@ -59,7 +59,7 @@ Status invoke(const Remote& remote, const Flags& flags) {
 
 void add_invoke(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("invoke", "Call a function");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InvokeFlags>();
   command->add_option("FUNCTION", flags->function, "NAME, or NAME@VERSION")->required();
   add_call_flags(*command, *flags);
   command->get_option("--input")->type_name("NAME=FILE.npy|@random|@zeros|@ones|@object:ID");

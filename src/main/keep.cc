@@ -9,12 +9,12 @@
 namespace quern::main {
 namespace {
 
-struct Flags {
+struct KeepFlags {
   std::string name, stage = "hot", lease = "60s";
   bool ends = false;
 };
 
-Status keep(const Remote& remote, const Flags& flags) {
+Status keep(const Remote& remote, const KeepFlags& flags) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(server.keep(flags.name, flags.ends ? "" : flags.stage, flags.lease));
   if (remote.json)
@@ -31,7 +31,7 @@ Status keep(const Remote& remote, const Flags& flags) {
 
 void add_keep(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("keep", "Make a function ready, and keep it so for a while");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<KeepFlags>();
   command->add_option("NAME", flags->name, "The function")->required();
   command->add_option("--stage", flags->stage, "How far: context, host or hot")->capture_default_str();
   command->add_option("--for", flags->lease, "How long, at most 1h")->capture_default_str();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kShownSteps = 40, kPictureWidth = 64;
 
-struct Flags {
+struct PlanFlags {
   std::string folder;
   std::vector<std::string> dims, params;
   bool json = false;
@@ -221,7 +221,7 @@ void print_json(const Manifest& manifest, const Binding& binding, const Plan& pl
       fmt::join(plan.in_place.arenas, ", "), fmt::join(steps, ", "), fmt::join(buffers, ", "));
 }
 
-Status plan(const Flags& flags) {
+Status plan(const PlanFlags& flags) {
   std::map<std::string, ParameterValue> given;
   for (const std::string& text : flags.params) {
     QUERN_TRY(auto pair, split_pair("--param", text));
@@ -241,7 +241,7 @@ Status plan(const Flags& flags) {
 
 void add_plan(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("plan", "Show what a call of the function in a folder would do, and its memory");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PlanFlags>();
   command->add_option("FOLDER", flags->folder, "The folder that holds function.yaml")->required();
   command->add_option("--dims", flags->dims, "Sizes; the defaults where none is given")
       ->type_name("NAME=N[,NAME=N]")

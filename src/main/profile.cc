@@ -23,7 +23,7 @@ namespace json = boost::json;
 // A server hears of the kernels of a lane at the end of a run, and at most every 10 ms.
 constexpr Duration kTold = Duration::millis(25);
 
-struct Flags {
+struct ProfileFlags {
   std::string function, folder;
   CallFlags call;
   bool measure = false;
@@ -101,7 +101,7 @@ Result<Measurement> made_up(const client::FunctionInfo& function, const CallFlag
 }
 
 // As urgent as the tenant may be, so that nobody's work is in the times; whatever the caller says goes first.
-Result<Measurement> measure(client::Client& server, const Flags& flags) {
+Result<Measurement> measure(client::Client& server, const ProfileFlags& flags) {
   QUERN_TRY(const auto function, server.function(flags.function));
   QUERN_TRY(Measurement one, flags.folder.empty() ? made_up(function, flags.call) : from_case(flags.folder));
   one.parameters.try_emplace("priority", int64_t{0});
@@ -220,7 +220,7 @@ Status print(const std::string& text, const Measurement* measured, bool as_json)
   return unavailable(fmt::format("server: answers with no profile ({}); is it another version?", problem.what()));
 }
 
-Status profile(const Remote& remote, const Flags& flags) {
+Status profile(const Remote& remote, const ProfileFlags& flags) {
   const bool has_own = !flags.call.inputs.empty() || !flags.call.params.empty() || !flags.call.dims.empty();
   if (!flags.folder.empty() && has_own)
     return invalid("--folder: a case says all of a call; not with --input, --param or --dims");
@@ -237,7 +237,7 @@ Status profile(const Remote& remote, const Flags& flags) {
 
 void add_profile(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("profile", "Show how long the kernels and gaps of a function take");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ProfileFlags>();
   command->add_option("FUNCTION", flags->function, "NAME, or NAME@VERSION; or the name of a program")->required();
   auto* measure = command->add_flag("--measure", flags->measure, "Call it first, as urgently as you may");
   const auto add = [&](const char* name, auto& into, const char* help, const char* type) {

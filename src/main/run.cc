@@ -9,13 +9,13 @@
 namespace quern::main {
 namespace {
 
-struct Flags : CallFlags {
+struct RunFlags : CallFlags {
   std::string folder;
   LocalFlags local;
   bool json = false;
 };
 
-Status run(const Flags& flags) {
+Status run(const RunFlags& flags) {
   QUERN_TRY(const Wanted wanted, read(flags));
   QUERN_TRY(const Folder folder, read_folder(flags.folder));
   if (!folder.parsed.manifest) return tell_mistakes(folder);
@@ -43,7 +43,7 @@ Status run(const Flags& flags) {
 
 void add_run(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("run", "Run the function in a folder once, without a server");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   command->add_option("FOLDER", flags->folder, "The folder that holds function.yaml")->required();
   add_call_flags(*command, *flags);
   add_local_flags(*command, flags->local);

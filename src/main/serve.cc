@@ -21,7 +21,7 @@ namespace {
 /// How long running calls may take to end once someone asked us to stop.
 constexpr Duration kStopLimit = Duration::seconds(10);
 
-struct Flags {
+struct ServeFlags {
   std::string listen = "127.0.0.1:8080";
   std::string state = "./state";
   std::string config;
@@ -46,7 +46,7 @@ Result<std::pair<std::string, uint16_t>> split_listen(const std::string& listen)
   return std::pair{std::move(host), port};
 }
 
-Result<daemon::Config> read_config(const Flags& flags) {
+Result<daemon::Config> read_config(const ServeFlags& flags) {
   daemon::Config config;
   if (!flags.config.empty()) {
     QUERN_TRY(auto bytes, os::read_file(flags.config, 1 << 20));
@@ -69,7 +69,7 @@ os::Level level_of(const std::string& name) {
   return name == "error" ? os::Level::kError : os::Level::kInfo;
 }
 
-Status serve(const Flags& flags) {
+Status serve(const ServeFlags& flags) {
   os::start_log(level_of(flags.log_level));
   QUERN_TRY(auto address, split_listen(flags.listen));
   const auto& [host, port] = address;
@@ -109,7 +109,7 @@ Status serve(const Flags& flags) {
 
 void add_serve(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("serve", "Start a server");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ServeFlags>();
   command->add_option("--listen", flags->listen, "Where to listen; port 0 takes any, and the first line says which")
       ->type_name("HOST:PORT")
       ->capture_default_str();

@@ -25,7 +25,7 @@
 namespace quern::main {
 namespace {
 
-struct Flags {
+struct SimulateFlags {
   std::vector<std::string> devices, policies;
   std::string workload, length, skip, by, replay;
   uint64_t seed = 1, requests = 0;
@@ -91,7 +91,7 @@ Status read_duration(std::string_view flag, const std::string& text, Duration& i
   return {};
 }
 
-Result<sim::Model> read_model(const Flags& flags) {
+Result<sim::Model> read_model(const SimulateFlags& flags) {
   if (flags.devices.empty() || flags.workload.empty())
     return invalid(
         "simulate: what is to be simulated? Give --devices FILE and --workload FILE, or --search, or --replay");
@@ -122,7 +122,7 @@ struct Choice {
 };
 
 /// Those of --policy; without it that of the workload, by its name if it is a preset.
-Result<std::vector<Choice>> choices_of(const Flags& flags, const sched::Policy& own) {
+Result<std::vector<Choice>> choices_of(const SimulateFlags& flags, const sched::Policy& own) {
   std::vector<std::string> known;
   for (const std::string_view name : sched::presets()) known.emplace_back(name);
   std::vector<Choice> choices;
@@ -142,7 +142,7 @@ Result<std::vector<Choice>> choices_of(const Flags& flags, const sched::Policy& 
   return choices;
 }
 
-Status simulate(const Flags& flags) {
+Status simulate(const SimulateFlags& flags) {
   QUERN_TRY(sim::Model model, read_model(flags));
   QUERN_TRY(const auto choices, choices_of(flags, model.config.policy));
   Duration skip{0};
@@ -170,7 +170,7 @@ Status simulate(const Flags& flags) {
   return {};
 }
 
-int run(const Flags& flags) {
+int run(const SimulateFlags& flags) {
   if (!flags.search && flags.replay.empty()) {
     const Status simulated = simulate(flags);
     return simulated.ok() ? 0 : fail(simulated.error());
@@ -186,7 +186,7 @@ int run(const Flags& flags) {
 
 void add_simulate(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("simulate", "Run the scheduler over devices and calls that are only numbers");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SimulateFlags>();
   command->add_option("--devices", flags->devices, "The devices there are, and their host; several files are added up")
       ->type_name("FILE")
       ->allow_extra_args(false);

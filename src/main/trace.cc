@@ -26,7 +26,7 @@ using client::Timeline;
 
 constexpr uint64_t kLargestFile = uint64_t{4} << 30;
 
-struct Flags {
+struct TraceFlags {
   int seconds = 5;
   std::string output, input, begin, length;
   bool svg = false;
@@ -112,7 +112,7 @@ std::string counted(uint64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-void summarize(const Timeline& timeline, const std::string& path, const Flags& flags, bool as_json) {
+void summarize(const Timeline& timeline, const std::string& path, const TraceFlags& flags, bool as_json) {
   using Kind = Timeline::Kind;
   const uint64_t runs = timeline.count(Kind::kRun), kernels = timeline.count(Kind::kKernel),
                  slices = timeline.count(Kind::kSlice), gates = timeline.count(Kind::kGate),
@@ -147,7 +147,7 @@ void summarize(const Timeline& timeline, const std::string& path, const Flags& f
     fmt::print(to, "open it at https://ui.perfetto.dev, or draw it: quern trace --input {} --svg\n", path);
 }
 
-Status trace(const Remote& remote, const Flags& flags) {
+Status trace(const Remote& remote, const TraceFlags& flags) {
   const std::string path = !flags.output.empty() ? flags.output : flags.svg ? "trace.svg" : "trace.json";
   Duration begin{0}, length = Duration::forever();
   if (!flags.begin.empty()) {
@@ -187,7 +187,7 @@ Status trace(const Remote& remote, const Flags& flags) {
 
 void add_trace(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("trace", "Write or draw what happens on the devices for some seconds");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TraceFlags>();
   constexpr int kMost = static_cast<int>(daemon::kLongestTrace.ns / Duration::seconds(1).ns);
   auto* seconds = command->add_option("--seconds", flags->seconds, fmt::format("For so long, at most {}", kMost))
                       ->type_name("N")

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "sched/policy/table.h"
 #include "sched/text.h"
@@ -183,7 +184,9 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
 void GateChecker::note_turn(Time now, const Launcher& launcher) {
   Gate& gate = gates_[launcher.id];
   const double share = std::max(share_, launcher.quota.request / 1000.0);
-  if (!gate.was_open) gate.owed_ns += share * static_cast<double>((now - gate.counted).ns);
+  // It may have been owed more before its quota changed.
+  const double most_share = std::max(share, std::exchange(gate.share, share));
+  if (!gate.was_open) gate.owed_ns += most_share * static_cast<double>((now - gate.counted).ns);
   gate.counted = now;
   const bool is_owed = gate.owed_ns + static_cast<double>(kSlack.ns) >= static_cast<double>(kTurn.ns);
   gate.is_new = launcher.grant.open && !gate.was_open && is_owed;

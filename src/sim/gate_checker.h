@@ -42,6 +42,7 @@ class GateChecker final : public Checker {
     Time counted;                      ///< what it is owed is known up to then
     bool was_open = true;              ///< since then
     double owed_ns = 0;                ///< at the most
+    double share = 0;                  ///< of the time that it is owed, as it was then
     Time turn_until = {0};             ///< it may be open so long, whoever is more urgent
     bool is_new = false;               ///< that turn begins with this step
     Time waits_since = Time::never();  ///< it has work and is closed

@@ -16,7 +16,7 @@ double Summary::per_second(const Measures& measures) const {
 }
 
 double Summary::utilisation() const {
-  const double there = static_cast<double>(measured.ns) * static_cast<double>(devices);
+  const double there = static_cast<double>(measured.ns) * static_cast<double>(units);
   return there <= 0 ? 0 : static_cast<double>(all.device_time.ns) / there;
 }
 
@@ -29,7 +29,11 @@ Report::Report(const Model& model, Duration skip) : skip_(skip) {
   summary_.tenants.resize(model.tenants.size());
   summary_.functions.resize(model.functions.size());
   for (const FunctionModel& function : model.functions) tenant_of_.push_back(function.tenant);
-  for (const DeviceModel& device : model.devices) summary_.devices += device.count;
+  for (const DeviceModel& device : model.devices) {
+    summary_.devices += device.count;
+    // Of others it is the time of the whole device.
+    summary_.units += device.has_kernels() ? uint64_t{device.count} * device.units : device.count;
+  }
 }
 
 void Report::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,

@@ -32,8 +32,8 @@ struct Summary {
   Measures all;
   std::vector<Measures> tenants, functions;  ///< in the order of the model
   Duration measured;                         ///< from the first call that counts to the last answer
-  uint64_t devices = 0;
-  int64_t lag = 0, lag_bound = 0;  ///< the largest sample of Scheduler::lag(), and the bound at that moment
+  uint64_t devices = 0, units = 0;           ///< units: those that device time is counted in
+  int64_t lag = 0, lag_bound = 0;            ///< the largest sample of Scheduler::lag(), and the bound at that moment
   uint64_t executors_started = 0, executors_killed = 0, loads = 0, loaded_bytes = 0, fetches = 0, fetched_bytes = 0;
   uint64_t hits = 0, misses = 0, prefetches = 0, evictions = 0, exits = 0;  ///< Scheduler::Counts
   std::vector<Histogram> rounds;                                            ///< of each program, how long they took

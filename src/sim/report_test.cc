@@ -221,6 +221,23 @@ TEST(ReportText, ShowsPoliciesSideBySide) {
   EXPECT_NE(table_of(hand.model, both, Detail::kFunctions).find("a/f"), std::string::npos);
 }
 
+TEST(ReportText, ShowsTheRoundsOfPrograms) {
+  Hand hand(Duration::millis(15));
+  hand.model.programs.push_back({.name = "render"});
+  World::Outcome outcome;
+  // The first began before anything counts.
+  outcome.rounds = {{{at(10), at(12)}, {at(20), at(24)}, {at(30), at(34)}}};
+  const std::vector<Summary> one{hand.report.summary("hand", outcome)};
+  const std::string table = table_of(hand.model, one, Detail::kNone);
+  EXPECT_NE(table.find("render rounds           2\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("render p50"), std::string::npos) << table;
+  EXPECT_NE(table.find("render p95"), std::string::npos) << table;
+  const std::string json = json_of(hand.model, one, 7, Detail::kNone);
+  EXPECT_NE(json.find("\"programs\": [{\"name\": \"render\", \"rounds\": 2, \"round_ns\": {\"mean\": 4000000, "),
+            std::string::npos)
+      << json;
+}
+
 TEST(ReportText, JsonHasTheSameNumbers) {
   Hand hand;
   hand.request(1, 1, at(0), Duration::millis(10));
