@@ -126,6 +126,7 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   Status status = use_units(command.units, command.first_unit);
   const uint64_t before_ns = queue_->device_time_ns();
   first_start_ns_ = last_end_ns_ = waited_ns_ = 0;
+  stand_back(false);
   is_confirmed_ = false;
   scale_ = 1;
   told_next_ns_ = 0;

@@ -123,6 +123,7 @@ class Lane {
   Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts);
   /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
   void linger(uint64_t word);
+  void stand_back(bool stands_back);
   Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant);
   void tell_next(const Cut* cut, uint64_t parts);
   uint64_t expected_ns(const Cut& cut, uint64_t parts) const;
@@ -146,6 +147,7 @@ class Lane {
   Holdings& holdings_;
   Links links_;
   // The lane's thread only.
+  bool stands_back_ = false;
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<hal::Queue>>
       queues_;         ///< by units, 0 being all, and the first
   hal::Queue* queue_;  ///< of the run

@@ -16,8 +16,8 @@ namespace {
 
 using Why = launcher::Permit::Why;
 
-// Gaps that are worth filling seldom are further apart.
-constexpr Duration kLinger = Duration::millis(5);
+// Whoever is more urgent is expected back sooner than this when a window is over.
+constexpr Duration kLinger = Duration::micros(300);
 
 // A new sample counts a quarter. One that is far off is the truth: the kernel does something else now.
 double smoothed(double known, double seen) {
@@ -101,13 +101,22 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uin
   }
 }
 
-// Who is closed for someone more urgent is opened in the next gap, and to wake an idle core takes 40 us of it. So the
-// thread stays on the core of the device for a while, and gives it up at every look: it has what the urgent one's
-// worker leaves, and that one finds the core awake too.
+// A window is over shortly before whoever is more urgent comes back, and to wake an idle core takes 40 us of its time. So
+// the thread stays on the core of the device until then, and gives it up at every look. Not while the other has work:
+// who wants a core and does not get it is owed it, and would get it in the midst of the next kernel.
 void Lane::linger(uint64_t word) {
   const Time until = os::now() + kLinger;
   while (links_.daemon.gate.word.load(std::memory_order_acquire) == word && commands_.empty() && os::now() < until)
     os::yield();
+}
+
+// Who is less urgent does not take the core from a kernel that is more so: not even to launch, since whatever it
+// launches would be next on the core, whether or not that kernel has ended.
+void Lane::stand_back(bool stands_back) {
+  if (!links_.shares_core || stands_back_ == stands_back) return;
+  stands_back_ = stands_back;
+  os::set_worker_class(0, stands_back ? os::WorkerClass::kNormal : os::WorkerClass::kUrgent);
+  if (!stands_back) os::want_short_turns();
 }
 
 Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant) {
@@ -118,7 +127,8 @@ Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& g
     const int64_t left_ns = grant.from_ns - os::now().ns;
     if (left_ns > 0) limit = {left_ns};
   }
-  if (!grant.open && grant.tells && links_.shares_core) linger(word);
+  if (grant.tells) stand_back(true);
+  if (grant.open && grant.tells && links_.shares_core && limit == Duration::forever()) linger(word);
   links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
   const bool is_same = links_.daemon.gate.word.load(std::memory_order_seq_cst) == word;
   if (is_same && commands_.empty()) links_.wake.wait(limit);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
+
+#include <algorithm>
+
 #include "executor/lane_test.h"
 
 #include "os/clock.h"
+#include "os/thread.h"
 
 namespace quern::executor {
 namespace {
@@ -153,10 +158,10 @@ TEST_F(LaneRuns, TellsWhatIsTracedBeforeItWaitsAndNothingOnceTheTraceIsOver) {
   EXPECT_TRUE(traced_.empty());
 }
 
-TEST_F(LaneRuns, LingersAtAGateThatIsClosedForAMoment) {
+TEST_F(LaneRuns, LingersWhenItsWindowIsOver) {
   prepare_copies(1);
   shares_core_ = true;
-  set_gate(ipc::Grant{.tells = true});
+  set_gate(ipc::Grant{.open = true, .tells = true, .until_ns = 1, .depth_ns = 2'000'000, .depth = 2});
   start();
   push(run_command());
   ASSERT_TRUE(std::holds_alternative<ipc::WorkReady>(wait_event()));
@@ -164,6 +169,27 @@ TEST_F(LaneRuns, LingersAtAGateThatIsClosedForAMoment) {
   set_gate(true);
   if (published().waits_at_gate.load() == 1) wake_.signal();
   EXPECT_TRUE(wait_ended().ok);
+}
+
+TEST_F(LaneRuns, TakesTheCoreFromNobodyWhoIsMoreUrgent) {
+  const auto stand_back = [] {
+    const auto threads = os::threads_of_process();
+    return std::count_if(threads.begin(), threads.end(),
+                         [](int thread) { return sched_getscheduler(thread) == SCHED_BATCH; });
+  };
+  prepare_copies(1);
+  shares_core_ = true;
+  set_gate(ipc::Grant{.tells = true});
+  start();
+  push(run_command());
+  until([&] { return published().waits_at_gate.load() == 1; });
+  EXPECT_EQ(stand_back(), 1);
+  set_gate(true);
+  wake_.signal();
+  EXPECT_TRUE(wait_ended().ok);
+  // The next run may be an urgent one.
+  EXPECT_TRUE(run(run_command()).ok);
+  EXPECT_EQ(stand_back(), 0);
 }
 
 TEST_F(LaneRuns, WaitsUntilItsWindowBegins) {

@@ -23,12 +23,15 @@ constexpr size_t kMostAbsent = 64;
 constexpr Duration kSeenLately = Duration::millis(5);
 // What is owed is given when it is worth it.
 constexpr Duration kTurn = Duration::millis(1);
+constexpr uint32_t kMostOwed = 950;  // thousandths of the time
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
-// How long before the end of a run what follows it may be launched: that takes so long to reach the device. And how
-// long before that the window is published, and after the end it holds if the run has not ended.
-constexpr Duration kAhead = Duration::micros(80), kPublished = Duration::micros(300), kOverdue = Duration::micros(50);
+// How long before a gap begins what is to fill it may be launched: in one process launches are executed in their order,
+// and take so long to reach the device; of another one it has to be ready only when the device is free. And how long
+// before that the window is published, and how long it holds if nobody tells of the gap.
+constexpr Duration kAhead = Duration::micros(80), kAheadApart = Duration::micros(100);
+constexpr Duration kPublished = Duration::micros(50), kOverdue = Duration::micros(150);
 
 constexpr uint8_t kNobody = 2 * kLeastUrgent + 2;
 // After which a gap began that nobody told of.
@@ -185,8 +188,9 @@ void Dispatch::used(LauncherId id, Duration time, Time now) {
   if (it == launchers_.end()) return;
   Launcher& launcher = it->second;
   launcher.seen = now;
-  if (!launcher.has_quota() || (!is_program(id) && !launcher.run)) return;
+  if (!is_program(id) && !launcher.run) return;
   launcher.told_used = launcher.told_used + time;
+  if (!launcher.has_quota()) return;
   charge(launcher, time, now);
   touch(launcher.device);
 }
@@ -202,6 +206,10 @@ void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now
     if (launcher.after != kNowhere) gaps_.add(launcher.function, launcher.after, now - launcher.pause.began);
     launcher.state = Launcher::State::kWorking;
     launcher.owed_at = now;
+    launcher.ready_at = now;
+    const auto burst = bursts_.of(launcher.function, launcher.after);
+    launcher.ends = burst ? now + burst->length : Time{0};
+    if (burst) launcher.then = gaps_.of(launcher.function, burst->after);
   }
   touch(launcher.device);
 }
@@ -210,6 +218,9 @@ void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
   const auto it = launchers_.find(id);
   if (it == launchers_.end() || it->second.state != Launcher::State::kWorking) return;
   Launcher& launcher = it->second;
+  if (const Time since = std::exchange(launcher.ready_at, Time{0}); since.ns != 0)
+    bursts_.add(launcher.function, launcher.after, at - since, after);
+  launcher.ends = {0};
   launcher.state = Launcher::State::kPausing;
   launcher.has_told = true;
   launcher.after = after;
@@ -223,6 +234,7 @@ void Dispatch::gaps_known(const GapsKnown& known) {
 
 void Dispatch::forget(FunctionId function) {
   gaps_.forget(function);
+  bursts_.forget(function);
   quotas_.forget(function);
   const auto devices = absent_on_.extract(function);
   if (!devices) return;
@@ -261,10 +273,12 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
   if (arbitrates) place.shared_at = now;
   const auto pause = arbitrates && levels.top != kNobody ? next_pause(place, levels.top, now) : std::nullopt;
   const Launcher* filler = pause && arbitration_.fills ? best_fit(place, *pause, levels.top, now) : nullptr;
+  const Launcher* relay = filler && arbitration_.varies ? relay_of(place, *filler, *pause, now) : nullptr;
   const Launcher* yielding = arbitrates && arbitration_.fills ? first_that_yields(place, levels.most_urgent) : nullptr;
   const auto ahead =
       arbitrates && arbitration_.varies && !pause && !yielding ? next_end(place, levels.top, now) : std::nullopt;
   const Launcher* next = ahead ? next_in(place, *ahead) : nullptr;
+  place.next = next ? std::optional(next->id) : std::nullopt;
   if (levels.has_parts)
     share_units(place, now);
   else
@@ -291,6 +305,10 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
         want.tells = true;
       } else if (&launcher == filler && !yielding) {
         want = fill_grant(launcher, *pause, now);
+      } else if (&launcher == relay && !yielding) {
+        want = fill_grant(launcher, *pause, now);
+        if (filler->fills_until > now) want.from = filler->fills_until;
+        if (want.from.ns == 0 && launcher.grant.open) want.from = launcher.grant.from;
       } else if (&launcher == next) {
         want = grant_ahead(launcher, *ahead, now);
       } else if (waits) {
@@ -343,6 +361,7 @@ Dispatch::Levels Dispatch::levels_of(Place& place, Time now) {
       // Before it tells, whether it has work shows in what it used.
       if (!launcher.has_told && launcher.seen.ns != 0) {
         const bool is_at_it = now - launcher.seen < kSeenLately;
+        launcher.ready_at = launcher.ends = {0};
         if (!is_at_it && launcher.state == State::kWorking) {
           launcher.pause = {launcher.seen, {}};
           launcher.after = kNowhere;
@@ -400,6 +419,15 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
   const bool is_expected = pause.gap.is_known && now <= pause.late();
   const int64_t left_ns = is_expected ? (pause.back() - now).ns : INT64_MAX;
   if (is_expected) place.look_at(pause.late() + Duration{1});
+  if (const auto told = std::exchange(place.next, std::nullopt); told && place.launchers.contains(*told)) {
+    Launcher& next = launchers_.at(*told);
+    if (next.state == Launcher::State::kWorking && !next.is_spent && next.rank == top) {
+      if (place.filled != pause.began) begin_to_fill(next, now);
+      place.filler = next.id;
+      place.filled = pause.began;
+      return &next;
+    }
+  }
   Launcher* best = nullptr;
   const auto length = [&](const Launcher& one) {
     return one.sliceable && arbitration_.slices ? INT64_MAX : one.next.ns;
@@ -413,6 +441,7 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
         (length(one) == length(*best) && one.opened_ns < best->opened_ns))
       best = &one;
   }
+  if (best) begin_to_fill(*best, now);
   place.filler = best ? std::optional(best->id) : std::nullopt;
   place.filled = pause.began;
   return best;
@@ -438,22 +467,48 @@ Dispatch::Launcher* Dispatch::first_that_yields(Place& place, uint8_t top) {
   return first;
 }
 
-// Only where one run is all that is more urgent: what several leave when they end is not known.
+void Dispatch::begin_to_fill(Launcher& launcher, Time now) {
+  const Time begins = launcher.grant.open ? std::max(now, launcher.grant.from) : now + config_.launch_latency;
+  const bool is_known = launcher.run && launcher.expected.ns > 0;
+  launcher.fills_until = is_known ? begins + std::max(launcher.expected - launcher.told_used, Duration{0}) : Time{0};
+}
+
+// One run is as long as it is, and the next one is another lane's: to hear of the end and to open that takes longer
+// than some runs do. It has its window from the time at which the other is expected to have ended: whatever it launches
+// sooner waits behind the other, which is of the same process.
+Dispatch::Launcher* Dispatch::relay_of(Place& place, const Launcher& filler, const Pause& pause, Time now) {
+  if (is_program(filler.id) || filler.fills_until.ns == 0 || !pause.gap.is_known || now > pause.late() ||
+      filler.fills_until + config_.shortest_gap > pause.back())
+    return nullptr;
+  Launcher* best = nullptr;
+  for (const LauncherId id : place.launchers) {
+    Launcher& one = launchers_.at(id);
+    if (is_program(id) || id == filler.id || executor_of(id) != executor_of(filler.id) || one.rank != filler.rank ||
+        one.is_spent || !one.sliceable || one.state != Launcher::State::kWorking)
+      continue;
+    if (!best || one.opened_ns < best->opened_ns) best = &one;
+  }
+  return best;
+}
+
+// Only where one launcher is all that is more urgent: what several leave when they pause is not known.
 std::optional<Dispatch::Ahead> Dispatch::next_end(Place& place, uint8_t top, Time now) {
   const Launcher* urgent = nullptr;
   for (const LauncherId id : place.launchers) {
     const Launcher& one = launchers_.at(id);
-    if (one.rank > top || one.state != Launcher::State::kWorking) continue;
-    if (urgent || is_program(id) || one.ends.ns == 0) return std::nullopt;
+    if (one.rank > top || one.is_spent || one.state == Launcher::State::kIdle) continue;
+    if (urgent || one.state == Launcher::State::kPausing || one.ends.ns == 0) return std::nullopt;
     urgent = &one;
   }
   if (!urgent) return std::nullopt;
-  const Gaps::Prediction gap = gaps_.of(urgent->function, Gaps::kBetweenRuns);
-  if (!gap.is_known || !gap.is_stable || gap.median < config_.shortest_gap || gap.median > kLongPause)
-    return std::nullopt;
-  const Ahead ahead{executor_of(urgent->id), urgent->rank, urgent->ends, gap.median};
+  for (const auto& [function, absent] : place.absent)
+    if (absent.rank <= top && (absent.is_back || absent.pause.gap.is_known)) return std::nullopt;
+  const bool is_run = !is_program(urgent->id);
+  const Gaps::Prediction gap = is_run ? gaps_.of(urgent->function, Gaps::kBetweenRuns) : urgent->then;
+  if (!gap.is_known || gap.median < config_.shortest_gap || gap.median > kLongPause) return std::nullopt;
+  const Ahead ahead{urgent->id, urgent->rank, {urgent->ends, gap}};
   if (now > urgent->ends + kOverdue || !next_in(place, ahead)) return std::nullopt;
-  const Time published = {urgent->ends.ns - kAhead.ns - kPublished.ns};
+  const Time published = {urgent->ends.ns - kAheadApart.ns - kPublished.ns};
   place.look_at(now < published ? published : urgent->ends + kOverdue + Duration{1});
   return now < published ? std::nullopt : std::optional(ahead);
 }
@@ -462,8 +517,8 @@ Dispatch::Launcher* Dispatch::next_in(Place& place, const Ahead& ahead) {
   Launcher* best = nullptr;
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
-    if (is_program(id) || executor_of(id) != ahead.executor || one.rank <= ahead.rank || one.is_spent ||
-        !one.sliceable || one.state != Launcher::State::kWorking)
+    if (is_program(id) || one.rank <= ahead.rank || one.is_spent || !one.sliceable ||
+        one.state != Launcher::State::kWorking)
       continue;
     if (!best || one.rank < best->rank || (one.rank == best->rank && one.opened_ns < best->opened_ns)) best = &one;
   }
@@ -471,13 +526,10 @@ Dispatch::Launcher* Dispatch::next_in(Place& place, const Ahead& ahead) {
 }
 
 Grant Dispatch::grant_ahead(const Launcher& launcher, const Ahead& ahead, Time now) const {
-  Grant grant = free_grant(launcher.id);
-  grant.tells = true;
-  grant.depth = config_.shared_depth;
-  grant.slice = slice_in(ahead.gap);
-  grant.from = {ahead.ends.ns - kAhead.ns};
+  Grant grant = fill_grant(launcher, ahead.pause, now);
+  const bool is_beside = !is_program(ahead.launcher) && executor_of(ahead.launcher) == executor_of(launcher.id);
+  grant.from = {ahead.pause.began.ns - (is_beside ? kAhead : kAheadApart).ns};
   if (grant.from <= now) grant.from = launcher.grant.open ? launcher.grant.from : Time{0};
-  grant.until = ahead.ends + ahead.gap + config_.launch_latency;
   return grant;
 }
 
@@ -515,9 +567,11 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
 }
 
 std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& place) {
-  // Who has less than it is to have in any case is owed that; anyone else a little.
+  // Who has less than it is to have in any case is owed that, and a little more, since a turn begins and ends with idle
+  // moments: once it had its share of a window it is not owed it. Anyone else is owed a little.
   const bool is_below = launcher.rank < rank_of(launcher.priority, false);
-  const uint32_t thousandths = std::max(config_.least_share, is_below ? quotas_.of(launcher.function).request : 0);
+  const uint32_t request = is_below ? quotas_.of(launcher.function).request * 6 / 5 : 0;
+  const uint32_t thousandths = std::min(std::max(config_.least_share, request), kMostOwed);
   if (launcher.state != Launcher::State::kWorking || launcher.is_spent || thousandths == 0 || QUERN_MUTANT(42))
     return std::nullopt;
   if (now < launcher.turn_until) {
@@ -525,7 +579,8 @@ std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& p
     return launcher.turn;
   }
   if (launcher.grant.open) launcher.owed_at = now;  // it had a turn, or more
-  const double share = thousandths / 1000.0;
+  // It is owed while it is closed, and not while it has its turn.
+  const double share = thousandths / (1000.0 - thousandths);
   launcher.owed_ns += std::exchange(launcher.owed_share, share) * static_cast<double>((now - launcher.owed_at).ns);
   launcher.owed_at = now;
   const auto missing = static_cast<double>(kTurn.ns) - launcher.owed_ns;

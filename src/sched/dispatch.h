@@ -124,7 +124,10 @@ class Dispatch {
     bool has_told = false;            ///< of a program: what it is doing, since it was asked to
     Duration told_used = {0};         ///< of this run, by DeviceUsed
     Duration expected = {0};          ///< of the device, by its run
-    Time ends = {0};                  ///< its run, if nothing comes in between; 0: nobody knows
+    Time ready_at = {0};              ///< of a program: when its last gap ended; 0: nobody knows
+    Time ends = {0};                  ///< its run, or what it does until the next gap, if nothing comes in between
+    Gaps::Prediction then;            ///< the gap that begins there
+    Time fills_until = {0};           ///< it fills a gap, and its run ends then
     bool is_spent = false;            ///< it had its limit of this window
     Time spent_at = {0};              ///< the earliest at which it can have had it, if it is open from now on
     int64_t units_ns = 0;             ///< how long it had units, where they were short: whose turn it is next
@@ -147,6 +150,7 @@ class Dispatch {
     std::set<LauncherId> launchers;  ///< programs, and lanes that have a run
     std::map<FunctionId, Absent> absent;
     std::optional<LauncherId> filler;  ///< of this pause
+    std::optional<LauncherId> next;    ///< of the one that is expected, which it was told ahead
     Time filled = {0};                 ///< when that pause began
     Time shared_at = {0};              ///< when there was something to decide last
     Time due = Time::never();          ///< in dues_
@@ -158,12 +162,11 @@ class Dispatch {
 
     void look_at(Time time) { next_look = std::min(next_look, time); }
   };
-  /// A run that ends soon, and its function is gone for a while then.
+  /// Whoever is most urgent pauses soon.
   struct Ahead {
-    ExecutorId executor;
+    LauncherId launcher;
     uint8_t rank = 0;
-    Time ends;
-    Duration gap;
+    Pause pause;
   };
   /// Who is on a device, in short.
   struct Levels {
@@ -182,10 +185,13 @@ class Dispatch {
   /// One that gives way by itself to those more urgent; null: there is none.
   Launcher* first_that_yields(Place& place, uint8_t top);
   std::optional<Ahead> next_end(Place& place, uint8_t top, Time now);
-  /// Who fills the gap that begins then, of the same executor: launches of one process are executed in their order, so
-  /// that it can launch before the gap begins.
+  /// Who fills the gap that begins then, and what it is told before.
   Launcher* next_in(Place& place, const Ahead& ahead);
   Grant grant_ahead(const Launcher& launcher, const Ahead& ahead, Time now) const;
+  /// Who goes on when the run ends that fills a gap: a lane of the same executor.
+  Launcher* relay_of(Place& place, const Launcher& filler, const Pause& pause, Time now);
+  /// From the time at which it begins to fill.
+  void begin_to_fill(Launcher& launcher, Time now);
   // dispatch_shares.cc: quotas and units.
   static uint8_t rank_of(uint8_t priority, bool is_below_request);
   void rank(Place& place, Time now);
@@ -207,6 +213,7 @@ class Dispatch {
   const Config& config_;
   const Arbitration arbitration_;
   Gaps gaps_;
+  Bursts bursts_;
   Quotas quotas_;
   std::map<LauncherId, Launcher> launchers_;
   std::map<DeviceId, Place> places_;

@@ -25,6 +25,7 @@ Gaps::Prediction Gaps::of(FunctionId function, uint64_t after) const {
   prediction.is_known = true;
   prediction.median = {sorted[count / 2]};
   prediction.early = {sorted[count / 10]};
+  prediction.spread = {sorted[count * 3 / 4] - sorted[count / 4]};
   const int64_t late = sorted[count - 1 - count / 10];
   prediction.is_stable = late - prediction.early.ns <= prediction.median.ns * 3 / 10;
   return prediction;
@@ -49,5 +50,22 @@ std::vector<Scheduler::GapsSeen> Gaps::seen(FunctionId function) const {
 }
 
 void Gaps::forget(FunctionId function) { histories_.erase(function); }
+
+void Bursts::add(FunctionId function, uint64_t since, Duration length, uint64_t after) {
+  lengths_.add(function, since, length);
+  auto& all = after_[function];
+  if (all.size() < Gaps::kMostPositions || all.contains(since)) all[since] = after;
+}
+
+std::optional<Bursts::Prediction> Bursts::of(FunctionId function, uint64_t since) const {
+  const Gaps::Prediction length = lengths_.of(function, since);
+  if (!length.is_known || length.spread.ns > length.median.ns / 10) return std::nullopt;
+  return Prediction{length.median, after_.at(function).at(since)};
+}
+
+void Bursts::forget(FunctionId function) {
+  lengths_.forget(function);
+  after_.erase(function);
+}
 
 }  // namespace quern::sched

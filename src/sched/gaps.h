@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,11 +17,13 @@ class Gaps {
  public:
   /// Between the end of a run and the next request.
   static constexpr uint64_t kBetweenRuns = Scheduler::kBetweenRuns;
+  static constexpr size_t kMostPositions = 1024;  ///< of one function; the rest is unknown
 
   struct Prediction {
     bool is_known = false;               ///< there were enough of them
     bool is_stable = false;              ///< nearly all are nearly as long
     Duration median = {0}, early = {0};  ///< half of them, and nine of ten, are at least so long
+    Duration spread = {0};               ///< of the half of them in the middle
   };
 
   void add(FunctionId function, uint64_t after, Duration gap);
@@ -30,12 +33,30 @@ class Gaps {
 
  private:
   static constexpr size_t kKept = 16, kLeast = 4;
-  static constexpr size_t kMostPositions = 1024;  // of one function; the rest is unknown
   struct History {
     std::array<int64_t, kKept> ns{};
     uint32_t count = 0;  // ever
   };
   std::map<FunctionId, std::map<uint64_t, History>> histories_;
+};
+
+/// How long launchers work from the end of one gap to the next.
+class Bursts {
+ public:
+  struct Prediction {
+    Duration length;
+    uint64_t after = 0;  ///< where the gap is that follows
+  };
+
+  /// Since the gap after `since`.
+  void add(FunctionId function, uint64_t since, Duration length, uint64_t after);
+  /// Where most of them are alike.
+  std::optional<Prediction> of(FunctionId function, uint64_t since) const;
+  void forget(FunctionId function);
+
+ private:
+  Gaps lengths_;
+  std::map<FunctionId, std::map<uint64_t, uint64_t>> after_;
 };
 
 }  // namespace quern::sched

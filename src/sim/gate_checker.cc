@@ -183,7 +183,9 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
 
 void GateChecker::note_turn(Time now, const Launcher& launcher) {
   Gate& gate = gates_[launcher.id];
-  const double share = std::max(share_, launcher.quota.request / 1000.0);
+  // Of the time in which it is closed: it is owed nothing while it is open.
+  const double part = std::min(std::max(share_, launcher.quota.request * 1.2 / 1000.0), 0.95);
+  const double share = part / (1 - part);
   // It may have been owed more before its quota changed.
   const double most_share = std::max(share, std::exchange(gate.share, share));
   if (!gate.was_open) gate.owed_ns += most_share * static_cast<double>((now - gate.counted).ns);
@@ -200,8 +202,7 @@ void GateChecker::note_turn(Time now, const Launcher& launcher) {
 void GateChecker::check_turn(Time now, const Launcher& launcher, const Launcher* through) {
   const bool is_conflict = through && through->rank < launcher.rank;
   Gate& gate = gates_[launcher.id];
-  const bool is_beside =
-      is_conflict && !sched::is_program(launcher.id) && executor_of(launcher.id) == executor_of(through->id);
+  const bool is_beside = is_conflict && !sched::is_program(launcher.id);
   if (gate.is_new && is_conflict && launcher.grant.from.ns == 0) {
     gate.owed_ns = 0;
     const bool has_limit = launcher.quota.limit < 1000;
