@@ -23,7 +23,6 @@ constexpr size_t kMostAbsent = 64;
 constexpr Duration kSeenLately = Duration::millis(5);
 // What is owed is given when it is worth it.
 constexpr Duration kTurn = Duration::millis(1);
-constexpr uint32_t kMostOwed = 950;  // thousandths of the time
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
@@ -307,8 +306,7 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
         want = fill_grant(launcher, *pause, now);
       } else if (&launcher == relay && !yielding) {
         want = fill_grant(launcher, *pause, now);
-        if (filler->fills_until > now) want.from = filler->fills_until;
-        if (want.from.ns == 0 && launcher.grant.open) want.from = launcher.grant.from;
+        want.from = filler->fills_until;
       } else if (&launcher == next) {
         want = grant_ahead(launcher, *ahead, now);
       } else if (waits) {
@@ -529,7 +527,6 @@ Grant Dispatch::grant_ahead(const Launcher& launcher, const Ahead& ahead, Time n
   Grant grant = fill_grant(launcher, ahead.pause, now);
   const bool is_beside = !is_program(ahead.launcher) && executor_of(ahead.launcher) == executor_of(launcher.id);
   grant.from = {ahead.pause.began.ns - (is_beside ? kAhead : kAheadApart).ns};
-  if (grant.from <= now) grant.from = launcher.grant.open ? launcher.grant.from : Time{0};
   return grant;
 }
 
@@ -567,22 +564,19 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
 }
 
 std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& place) {
-  // Who has less than it is to have in any case is owed that, and a little more, since a turn begins and ends with idle
-  // moments: once it had its share of a window it is not owed it. Anyone else is owed a little.
+  // Who has less than it is to have in any case is owed that; anyone else a little.
   const bool is_below = launcher.rank < rank_of(launcher.priority, false);
-  const uint32_t request = is_below ? quotas_.of(launcher.function).request * 6 / 5 : 0;
-  const uint32_t thousandths = std::min(std::max(config_.least_share, request), kMostOwed);
-  if (launcher.state != Launcher::State::kWorking || launcher.is_spent || thousandths == 0 || QUERN_MUTANT(42))
-    return std::nullopt;
+  const uint32_t thousandths = std::max(config_.least_share, is_below ? quotas_.of(launcher.function).request : 0);
+  if (launcher.state != Launcher::State::kWorking || launcher.is_spent || QUERN_MUTANT(42)) return std::nullopt;
   if (now < launcher.turn_until) {
     place.look_at(launcher.turn_until);
     return launcher.turn;
   }
   if (launcher.grant.open) launcher.owed_at = now;  // it had a turn, or more
-  // It is owed while it is closed, and not while it has its turn.
-  const double share = thousandths / (1000.0 - thousandths);
+  const double share = thousandths / 1000.0;
   launcher.owed_ns += std::exchange(launcher.owed_share, share) * static_cast<double>((now - launcher.owed_at).ns);
   launcher.owed_at = now;
+  if (thousandths == 0) return std::nullopt;
   const auto missing = static_cast<double>(kTurn.ns) - launcher.owed_ns;
   if (missing > 0) {
     place.look_at(now + Duration{static_cast<int64_t>(missing / share) + 1});

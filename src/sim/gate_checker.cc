@@ -183,9 +183,7 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
 
 void GateChecker::note_turn(Time now, const Launcher& launcher) {
   Gate& gate = gates_[launcher.id];
-  // Of the time in which it is closed: it is owed nothing while it is open.
-  const double part = std::min(std::max(share_, launcher.quota.request * 1.2 / 1000.0), 0.95);
-  const double share = part / (1 - part);
+  const double share = std::max(share_, launcher.quota.request / 1000.0);
   // It may have been owed more before its quota changed.
   const double most_share = std::max(share, std::exchange(gate.share, share));
   if (!gate.was_open) gate.owed_ns += most_share * static_cast<double>((now - gate.counted).ns);

@@ -109,21 +109,6 @@ TEST(WorldQuota, ARequestIsHadBesideOthersOfItsPriority) {
   EXPECT_EQ(violation_of(model), "");
 }
 
-// What the more urgent one has in flight when a turn begins is part of that turn: of much more than a tenth some is lost.
-TEST(WorldQuota, ARequestIsHadInPartBesideMoreUrgentWork) {
-  for (const uint32_t request : {100U, 300U}) {
-    Model model = one_device();
-    model.programs = {greedy(Duration::micros(500), {.request = request}), greedy(Duration::micros(700))};
-    model.programs[0].priority = 8;
-    model.programs[1].priority = 2;
-    const auto shares = shares_of(model);
-    EXPECT_GE(shares[0] * 1000, request * 6 / 10) << request;
-    EXPECT_LE(shares[0] * 1000, request + 50) << request;
-    EXPECT_GT(shares[0] + shares[1], 0.9) << request;
-    EXPECT_EQ(violation_of(model), "");
-  }
-}
-
 TEST(WorldQuota, UnitsAreSharedAndLargeAskersHaveThem) {
   Model model = one_device(4);
   // Two that use a quarter each, and one that uses three.
