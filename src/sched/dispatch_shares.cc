@@ -59,10 +59,13 @@ uint32_t Dispatch::first_unit_of(DeviceId device, FunctionId function, const Quo
 void Dispatch::quota_set(FunctionId function, const Quota& quota, Time now) {
   if (quotas_.of(function) == quota) return;
   quotas_.set(function, quota, now);
-  for (auto& [device, place] : places_)
+  for (auto& [device, place] : places_) {
+    // From now on windows give so many units of it.
+    (void)quotas_.left(device, function, units_of(device, quota), now);
     if (std::any_of(place.launchers.begin(), place.launchers.end(),
                     [&](LauncherId id) { return launchers_.at(id).function == function; }))
       touch(device);
+  }
 }
 
 void Dispatch::charge(const Launcher& launcher, Duration used, Time now) {

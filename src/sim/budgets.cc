@@ -2,6 +2,7 @@
 #include "sim/budgets.h"
 
 #include <algorithm>
+#include <set>
 
 #include "sched/policy/table.h"
 
@@ -54,9 +55,14 @@ void Budgets::happened(Time now, const sched::Event& event, const Shadow& shadow
 
 void Budgets::settle(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                      const Shadow& shadow) {
+  // Those that begin with this step begin after it.
+  std::set<sched::RunId> begun;
+  for (const sched::Action& action : actions)
+    if (const auto* run = std::get_if<sched::Run>(&action)) begun.insert(run->run);
   const auto forget_if_unused = [&](sched::FunctionId function) {
-    const bool is_used = std::any_of(shadow.runs().begin(), shadow.runs().end(),
-                                     [&](const auto& entry) { return entry.second.submit->function == function; });
+    const bool is_used = std::any_of(shadow.runs().begin(), shadow.runs().end(), [&](const auto& entry) {
+      return entry.second.submit->function == function && has_quota(entry.second) && !begun.contains(entry.first);
+    });
     if (!is_used) functions_.erase(function);
   };
   for (const auto& [id, run] : shadow.ended()) {
