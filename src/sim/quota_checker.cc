@@ -43,7 +43,8 @@ QuotaChecker::QuotaChecker(const sched::Config& config)
 void QuotaChecker::on_restart(Time) {
   shadow_.restart();
   budgets_.restart();
-  pieces_.clear();
+  largest_.clear();
+  closed_.clear();
   excused_.clear();
   told_.clear();
   placed_.clear();
@@ -55,7 +56,12 @@ void QuotaChecker::on_step(Time now, const sched::Event& event, std::span<const 
   budgets_.happened(now, event, shadow_);
   if (arbitration_.closes) check_overdraft(now, event);
   shadow_.happened(now, event);
-  for (const sched::Action& action : actions) shadow_.carry_out(now, action);
+  for (const sched::Action& action : actions) {
+    shadow_.carry_out(now, action);
+    const auto* grant = std::get_if<sched::Grant>(&action);
+    if (grant && grant->open) closed_.erase(grant->launcher);
+    if (grant && !grant->open) closed_.try_emplace(grant->launcher, now);
+  }
   const auto* submit = std::get_if<sched::Submit>(&event);
   const sched::Quota before = submit ? budgets_.quota_of(submit->function) : sched::Quota{};
   budgets_.settle(now, event, actions, shadow_);
@@ -161,21 +167,20 @@ void QuotaChecker::check_overdraft(Time now, const sched::Event& event) {
   if (!run || !budgets_.has_quota(*run)) return;
   const sched::FunctionId function = run->submit->function;
   const uint32_t units = shadow_.find(run->device)->units;
-  Pieces& pieces = pieces_[function];
-  pieces.sum = std::exchange(pieces.at, now) == now ? pieces.sum + piece : piece;
-  pieces.largest = std::max(pieces.largest, pieces.sum);
+  Duration& largest = largest_[function];
+  largest = std::max(largest, piece);
   const auto runs = std::count_if(shadow_.runs().begin(), shadow_.runs().end(), [&](const auto& entry) {
     return entry.second.submit->function == function && entry.second.device == run->device;
   });
   const Duration over{-budgets_.left(function, run->device, units, now).ns};
   Duration& excused = excused_[{function, run->device}];
-  // What it used with its gate closed was on the device before, however long it takes there.
-  const sched::Grant* grant = shadow_.grant_of(sched::lane_of(run->executor, run->lane));
-  if (grant && !grant->open) excused = excused + piece;
+  // What is on the device while its gate is closed was there before, and may never end.
+  if (const auto closed = closed_.find(sched::lane_of(run->executor, run->lane)); closed != closed_.end())
+    excused = excused + std::min(piece, Duration{(now - std::exchange(closed->second, now)).ns * units});
   if (over.ns <= 0) excused = {0};
   // One may be launched as long as less than the depth is in flight; and as much may have ended that was not told of yet
   // when the end of its window was found.
-  const Duration in_flight{runs * (2 * pieces.largest.ns + kWrong * config_.depth.ns * 2 * units)};
+  const Duration in_flight{runs * (2 * largest.ns + kWrong * config_.depth.ns * 2 * units)};
   expect(over <= in_flight + excused || budgets_.quota_of(function).limit == 1000, now,
          "f{} had {}ns more of d{} than its limit, and {}ns may have been in flight", function.value, over.ns,
          run->device.value, in_flight.ns);

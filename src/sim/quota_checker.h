@@ -70,11 +70,8 @@ class QuotaChecker final : public Checker {
   const sched::Arbitration arbitration_;
   Shadow shadow_;
   Budgets budgets_;
-  struct Pieces {
-    Time at;
-    Duration sum, largest;
-  };
-  std::map<sched::FunctionId, Pieces> pieces_;  // what launchers told of at once, which may be several at one time
+  std::map<sched::FunctionId, Duration> largest_;  // piece that a launcher told of at once
+  std::map<sched::LauncherId, Time> closed_;       // since when, or since it last told what it used
   std::map<Place, Duration> excused_;              // that was too much because less was allowed afterwards
   std::map<sched::RunId, Duration> told_;
   std::set<sched::RunId> placed_;
