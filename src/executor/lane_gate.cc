@@ -101,9 +101,9 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uin
   }
 }
 
-// A window is over shortly before whoever is more urgent comes back, and to wake an idle core takes 40 us of its time. So
-// the thread stays on the core of the device until then, and gives it up at every look. Not while the other has work:
-// who wants a core and does not get it is owed it, and would get it in the midst of the next kernel.
+// A window is over shortly before whoever is more urgent comes back, and to wake an idle core takes 40 us of its time.
+// So the thread stays on the core of the device until then, and gives it up at every look. Not while the other has
+// work: who wants a core and does not get it is owed it, and would get it in the midst of the next kernel.
 void Lane::linger(uint64_t word) {
   const Time until = os::now() + kLinger;
   while (links_.daemon.gate.word.load(std::memory_order_acquire) == word && commands_.empty() && os::now() < until)

@@ -178,8 +178,8 @@ void QuotaChecker::check_overdraft(Time now, const sched::Event& event) {
   if (const auto closed = closed_.find(sched::lane_of(run->executor, run->lane)); closed != closed_.end())
     excused = excused + std::min(piece, Duration{(now - std::exchange(closed->second, now)).ns * units});
   if (over.ns <= 0) excused = {0};
-  // One may be launched as long as less than the depth is in flight; and as much may have ended that was not told of yet
-  // when the end of its window was found.
+  // One may be launched as long as less than the depth is in flight; and as much may have ended that was not told of
+  // yet when the end of its window was found.
   const Duration in_flight{runs * (2 * largest.ns + kWrong * config_.depth.ns * 2 * units)};
   expect(over <= in_flight + excused || budgets_.quota_of(function).limit == 1000, now,
          "f{} had {}ns more of d{} than its limit, and {}ns may have been in flight", function.value, over.ns,
