@@ -27,9 +27,9 @@ constexpr Duration kTurn = Duration::millis(1);
 constexpr Duration kLargestSlice = Duration::micros(500);
 
 // How long before a gap begins what is to fill it may be launched: in one process launches are executed in their order,
-// and take so long to reach the device; of another one it has to be ready only when the device is free. And how long
-// before that the window is published, and how long it holds if nobody tells of the gap.
-constexpr Duration kAhead = Duration::micros(80), kAheadApart = Duration::micros(100);
+// and take so long to reach the device. In another one it would overlap with the kernel that is not over: so long after.
+// And how long before that the window is published, and how long it holds if nobody tells of the gap.
+constexpr Duration kAhead = Duration::micros(80), kApart = Duration::micros(60);
 constexpr Duration kPublished = Duration::micros(50), kOverdue = Duration::micros(150);
 
 constexpr uint8_t kNobody = 2 * kLeastUrgent + 2;
@@ -506,7 +506,7 @@ std::optional<Dispatch::Ahead> Dispatch::next_end(Place& place, uint8_t top, Tim
   if (!gap.is_known || gap.median < config_.shortest_gap || gap.median > kLongPause) return std::nullopt;
   const Ahead ahead{urgent->id, urgent->rank, {urgent->ends, gap}};
   if (now > urgent->ends + kOverdue || !next_in(place, ahead)) return std::nullopt;
-  const Time published = {urgent->ends.ns - kAheadApart.ns - kPublished.ns};
+  const Time published = {urgent->ends.ns - kAhead.ns - kPublished.ns};
   place.look_at(now < published ? published : urgent->ends + kOverdue + Duration{1});
   return now < published ? std::nullopt : std::optional(ahead);
 }
@@ -515,8 +515,10 @@ Dispatch::Launcher* Dispatch::next_in(Place& place, const Ahead& ahead) {
   Launcher* best = nullptr;
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
+    // When a run of another process ends is not known well enough: its kernels began some time after it did.
     if (is_program(id) || one.rank <= ahead.rank || one.is_spent || !one.sliceable ||
-        one.state != Launcher::State::kWorking)
+        one.state != Launcher::State::kWorking ||
+        (!is_program(ahead.launcher) && executor_of(ahead.launcher) != executor_of(id)))
       continue;
     if (!best || one.rank < best->rank || (one.rank == best->rank && one.opened_ns < best->opened_ns)) best = &one;
   }
@@ -525,8 +527,8 @@ Dispatch::Launcher* Dispatch::next_in(Place& place, const Ahead& ahead) {
 
 Grant Dispatch::grant_ahead(const Launcher& launcher, const Ahead& ahead, Time now) const {
   Grant grant = fill_grant(launcher, ahead.pause, now);
-  const bool is_beside = !is_program(ahead.launcher) && executor_of(ahead.launcher) == executor_of(launcher.id);
-  grant.from = {ahead.pause.began.ns - (is_beside ? kAhead : kAheadApart).ns};
+  const bool is_beside = !is_program(ahead.launcher);
+  grant.from = is_beside ? Time{ahead.pause.began.ns - kAhead.ns} : ahead.pause.began + kApart;
   return grant;
 }
 
