@@ -121,9 +121,9 @@ class Lane {
   /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
   /// meanwhile.
   Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts);
-  /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
   void linger(uint64_t word);
   void stand_back(bool stands_back);
+  /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
   Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant);
   void tell_next(const Cut* cut, uint64_t parts);
   uint64_t expected_ns(const Cut& cut, uint64_t parts) const;

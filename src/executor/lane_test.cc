@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "executor/lane_test.h"
+
 #include <sched.h>
 
 #include <algorithm>
-
-#include "executor/lane_test.h"
 
 #include "os/clock.h"
 #include "os/thread.h"

@@ -200,7 +200,8 @@ void GateChecker::note_turn(Time now, const Launcher& launcher) {
 void GateChecker::check_turn(Time now, const Launcher& launcher, const Launcher* through) {
   const bool is_conflict = through && through->rank < launcher.rank;
   Gate& gate = gates_[launcher.id];
-  const bool is_beside = is_conflict && !sched::is_program(launcher.id);
+  const bool is_beside =
+      is_conflict && !sched::is_program(launcher.id) && executor_of(launcher.id) == executor_of(through->id);
   if (gate.is_new && is_conflict && launcher.grant.from.ns == 0) {
     gate.owed_ns = 0;
     const bool has_limit = launcher.quota.limit < 1000;

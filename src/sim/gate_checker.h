@@ -17,8 +17,8 @@ namespace quern::sim {
 /// comes before other actions, and if it is open it lets something through. And after every step, on every device:
 ///
 /// 1. While a run has work and is let through, every less urgent launcher is closed, but for its turn: what it was owed
-///    of its least share while it was closed, a millisecond or little more; and for the last moments of a run,
-///    once, where the gap after it is granted ahead.
+///    of its least share while it was closed, a millisecond or little more; and for the last moments of a run of its
+///    own executor, once, where the gap after it is granted ahead.
 /// 2. The runs that have work and are more urgent than all others are let through without end, unless someone more
 ///    urgent may be back at any moment: a program, a function that paused for 50 ms at the most, or whose call came in
 ///    the last 2 ms. So a device that someone could use does not idle.
