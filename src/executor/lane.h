@@ -120,12 +120,12 @@ class Lane {
   static Cut cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset);
   /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
   /// meanwhile.
-  Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts);
+  Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut& cut, uint64_t parts);
   void linger(uint64_t word);
   void stand_back(bool stands_back);
   /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
-  Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant);
-  void tell_next(const Cut* cut, uint64_t parts);
+  Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant, bool is_early);
+  void tell_next(const Cut& cut, uint64_t parts);
   uint64_t expected_ns(const Cut& cut, uint64_t parts) const;
   Status retire(Ready& ready, size_t keep);
   Status retire_ended(Ready& ready);

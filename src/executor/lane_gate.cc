@@ -53,7 +53,7 @@ uint64_t Lane::expected_ns(const Cut& cut, uint64_t parts) const {
   return std::max<uint64_t>(1, links_.daemon.gate.depth_ns.load(std::memory_order_relaxed) / 2);
 }
 
-Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uint64_t parts) {
+Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut& cut, uint64_t parts) {
   for (;;) {
     const uint64_t word = links_.daemon.gate.word.load(std::memory_order_acquire);
     const ipc::Grant grant = ipc::read_grant(links_.daemon.gate);
@@ -66,12 +66,10 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uin
     // its first launch ended two are in flight at most, and from then on all are scaled by how that one came out.
     ask.in_flight_ns = static_cast<uint64_t>(static_cast<double>(in_flight_ns_) * scale_);
     // Slices of a kernel that was seen before are known well enough, whatever it is called with.
-    const bool is_known = is_confirmed_ || (cut && cut->parts > 1 && cut->part_ns > 0);
+    const bool is_known = is_confirmed_ || (cut.parts > 1 && cut.part_ns > 0);
     if (!is_known && in_flight_ns_ > 0) ask.in_flight_ns = std::max(ask.in_flight_ns, grant.depth_ns);
-    if (cut) {
-      ask.part_ns = cut->part_ns * (cut->parts > 1 ? 1 : scale_);
-      ask.sliceable = cut->parts > 1;
-    }
+    ask.part_ns = cut.part_ns * (cut.parts > 1 ? 1 : scale_);
+    ask.sliceable = cut.parts > 1;
     const int64_t now_ns = grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0;
     const launcher::Permit permit = launcher::permit(grant, ask, now_ns);
     switch (permit.why) {
@@ -93,7 +91,7 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut* cut, uin
         if (grant.tells) tell_next(cut, parts);
         tell_traced();
         tell_used(Moment::kWait);
-        QUERN_TRY(const bool goes_on, wait_at_gate(run, word, grant));
+        QUERN_TRY(const bool goes_on, wait_at_gate(run, word, grant, permit.why == Why::kEarly));
         if (!goes_on) return 0;
         QUERN_TRY(retire_ended(ready));
         break;
@@ -119,14 +117,12 @@ void Lane::stand_back(bool stands_back) {
   if (!stands_back) os::want_short_turns();
 }
 
-Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant) {
+Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant, bool is_early) {
   // What was enqueued has to go on; then sleep until a grant or a stop.
   QUERN_TRY(queue_->flush());
+  // The time may have come meanwhile: then nobody would wake it.
   Duration limit = Duration::forever();
-  if (grant.open && grant.from_ns != 0) {
-    const int64_t left_ns = grant.from_ns - os::now().ns;
-    if (left_ns > 0) limit = {left_ns};
-  }
+  if (is_early) limit = {std::max<int64_t>(0, grant.from_ns - os::now().ns)};
   if (grant.tells) stand_back(true);
   if (grant.open && grant.tells && links_.shares_core && limit == Duration::forever()) linger(word);
   links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
@@ -138,12 +134,11 @@ Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& g
 }
 
 // Who chooses among those that wait wants to know what fits. Told again only when it is something else.
-void Lane::tell_next(const Cut* cut, uint64_t parts) {
-  if (!cut) return;
-  const auto next_ns = std::max<uint64_t>(1, static_cast<uint64_t>(cut->part_ns * static_cast<double>(parts)));
+void Lane::tell_next(const Cut& cut, uint64_t parts) {
+  const auto next_ns = std::max<uint64_t>(1, static_cast<uint64_t>(cut.part_ns * static_cast<double>(parts)));
   if (next_ns > told_next_ns_ / 2 && next_ns < 2 * told_next_ns_) return;
   told_next_ns_ = next_ns;
-  report(ipc::WorkReady{.at_ns = os::now().ns, .kernel = 0, .next_ns = next_ns, .sliceable = cut->parts > 1});
+  report(ipc::WorkReady{.at_ns = os::now().ns, .kernel = 0, .next_ns = next_ns, .sliceable = cut.parts > 1});
 }
 
 // Waits until at most `keep` of what is in flight is left, and learns from what ended. Whoever wakes up pays some 10 us

@@ -110,7 +110,7 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   what.local = launch.local;
   const Cut& cut = ready.cuts[index];
   for (uint64_t done = 0; done < cut.parts;) {
-    QUERN_TRY(const uint64_t parts, pass_gate(ready, command.run, &cut, cut.parts - done));
+    QUERN_TRY(const uint64_t parts, pass_gate(ready, command.run, cut, cut.parts - done));
     if (parts == 0) return false;
     if (parts < cut.parts) {
       what.offset[cut.axis] = done * cut.step;
@@ -132,7 +132,7 @@ Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc:
   // Nobody learns how long one takes. What takes for ever to all appearance would wait while every gap passes.
   Cut cut;
   cut.part_ns = std::max(1.0, static_cast<double>(fill.size_bytes) / kFillBytesPerNs);
-  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, &cut, 1));
+  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, cut, 1));
   if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,

@@ -203,6 +203,17 @@ TEST_F(LaneRuns, WaitsUntilItsWindowBegins) {
   EXPECT_GE(ended.started_ns, from.ns);
 }
 
+// Nobody signals that the time has come, which it may do at any moment on the way to sleep.
+TEST_F(LaneRuns, DoesNotSleepThroughTheBeginOfItsWindow) {
+  prepare_copies(1);
+  start();
+  for (int64_t i = 0; i < 2000; ++i) {
+    set_gate(ipc::Grant{
+        .open = true, .from_ns = os::now().ns + i % 100 * 1000, .depth_ns = 2'000'000, .depth = 2});
+    ASSERT_TRUE(run(run_command()).ok);
+  }
+}
+
 TEST_F(LaneRuns, ADeviceThatCannotBeDividedSaysSo) {
   prepare_copies(1);
   start();

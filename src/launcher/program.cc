@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/program.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "os/clock.h"
@@ -36,6 +37,7 @@ void Program::tell(const Event& event) {
 }
 
 Permit Program::ask(const Ask& ask) {
+  asked_word_ = gate().word.load(std::memory_order_acquire);
   const ipc::Grant grant = ipc::read_grant(gate());
   // From now on someone listens, and does not know yet that there is work.
   if (!std::exchange(is_telling_, grant.tells) && grant.tells) {
@@ -43,6 +45,7 @@ Permit Program::ask(const Ask& ask) {
     tell(ipc::WorkReady{os::now().ns, 0, next_ns, ask.sliceable});
   }
   const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);
+  asked_from_ns_ = answer.why == Permit::Why::kEarly ? grant.from_ns : 0;
   if (answer.parts > 0) ++permits_;
   // Whether it may go on depends on what it used.
   if (answer.parts == 0 && grant.meters && used_.launches > 0) tell_used(os::now().ns);
@@ -51,16 +54,12 @@ Permit Program::ask(const Ask& ask) {
 
 void Program::wait() {
   auto& own = pages_.executor().lanes[0];
-  const uint64_t word = gate().word.load(std::memory_order_acquire);
   own.waits_at_gate.store(1, std::memory_order_seq_cst);
+  // The time may have come since it was asked.
   Duration limit = Duration::forever();
-  const ipc::Grant grant = ipc::read_grant(gate());
-  if (grant.open && grant.from_ns != 0) {
-    const int64_t left_ns = grant.from_ns - os::now().ns;
-    if (left_ns > 0) limit = {left_ns};
-  }
+  if (asked_from_ns_ != 0) limit = {std::max<int64_t>(0, asked_from_ns_ - os::now().ns)};
   // Whoever writes a grant after this sees that we wait.
-  if (gate().word.load(std::memory_order_seq_cst) == word) wake_.wait(limit);
+  if (gate().word.load(std::memory_order_seq_cst) == asked_word_) wake_.wait(limit);
   wake_.drain();
   own.waits_at_gate.store(0, std::memory_order_relaxed);
 }

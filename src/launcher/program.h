@@ -24,7 +24,7 @@ class Program {
 
   /// What may be launched now, in one launch; waits for nobody. The clock is read only where the grant needs it.
   Permit ask(const Ask& ask);
-  /// Until there is another grant, or the time of this one's `from` has come.
+  /// Until there is another grant than the one that was asked last, or the time of its `from` has come.
   void wait();
 
   /// Before the first launch after a gap, before anything is asked for. Not told where nobody listens.
@@ -50,6 +50,8 @@ class Program {
   ipc::DeviceUsed used_;
   int64_t told_ns_ = 0;
   bool is_telling_ = false;
+  uint64_t asked_word_ = 0;    ///< of the gate, when it was asked last
+  int64_t asked_from_ns_ = 0;  ///< of the grant, if that was too early; else 0
   uint64_t permits_ = 0;  ///< given, and not yet heard of as used
 };
 
