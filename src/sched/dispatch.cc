@@ -16,7 +16,8 @@ constexpr Duration kLate = Duration::micros(200);
 constexpr Duration kLongPause = Duration::millis(50);
 // From a call to its run: if that does not come, it went elsewhere.
 constexpr Duration kOnItsWay = Duration::millis(2);
-// So long after a device was shared it is known who may come back; where it never is, nobody has to know.
+// So long after a device was shared it is known who may come back, and programs tell what they do; where it never is,
+// nobody has to know.
 constexpr Duration kLately = Duration::seconds(1);
 constexpr size_t kMostAbsent = 64;
 // A program that is alone sums up every millisecond.
@@ -148,13 +149,17 @@ void Dispatch::run_ended(LauncherId id, Time now) {
   if (!arbitration_.fills || lane.priority == kLeastUrgent || place.absent.size() >= kMostAbsent) return;
   const bool is_shared = std::any_of(place.launchers.begin(), place.launchers.end(),
                                      [&](LauncherId other) { return launchers_.at(other).priority > lane.priority; });
-  if (!is_shared && (place.shared_at.ns == 0 || now - place.shared_at > kLately)) return;
+  if (!is_shared && !is_lately_shared(place, now)) return;
   const bool has_other = std::any_of(place.launchers.begin(), place.launchers.end(),
                                      [&](LauncherId other) { return launchers_.at(other).function == lane.function; });
   if (has_other) return;
   place.absent[lane.function] = {
       rank_of(lane.priority, false), {now, gaps_.of(lane.function, Gaps::kBetweenRuns)}, false};
   absent_on_[lane.function].insert(lane.device);
+}
+
+bool Dispatch::is_lately_shared(const Place& place, Time now) {
+  return place.shared_at.ns != 0 && now - place.shared_at <= kLately;
 }
 
 void Dispatch::called(FunctionId function, Time now) {
@@ -282,9 +287,15 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
     share_units(place, now);
   else
     end_shortage(place, now);
+  // A program that were not asked any more between two calls of others would be taken for one that has work.
+  const bool listens = arbitration_.closes && is_lately_shared(place, now);
   for (const LauncherId one : place.launchers) {
     Launcher& launcher = launchers_.at(one);
     Grant want = free_grant(one);
+    if (listens && is_program(one)) {
+      want.tells = true;
+      place.look_at(place.shared_at + kLately + Duration{1});
+    }
     if (arbitrates) {
       want.tells = true;
       if (levels.most_urgent < launcher.rank) {

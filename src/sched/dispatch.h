@@ -179,6 +179,8 @@ class Dispatch {
   void touch(DeviceId device) { touched_.insert(device); }
   void decide(DeviceId id, Place& place, Time now, std::vector<Change>& changes);
   Levels levels_of(Place& place, Time now);
+  /// There was something to decide not long ago.
+  static bool is_lately_shared(const Place& place, Time now);
   void drop_stale(DeviceId id, Place& place, Time now);
   std::optional<Pause> next_pause(Place& place, uint8_t top, Time now);
   Launcher* best_fit(Place& place, const Pause& pause, uint8_t top, Time now);
