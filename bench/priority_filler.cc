@@ -8,12 +8,17 @@
 namespace quern::bench {
 namespace {
 
-// Groups are done in order, and each leaves a mark that is not zero.
+// Kernels are executed one after the other, and the groups of each in order: a mark says how many did it.
 uint64_t marked(std::span<std::byte> marks) {
-  const auto is_done = [&](size_t i) {
-    return std::atomic_ref(reinterpret_cast<uint32_t*>(marks.data())[i]).load(std::memory_order_relaxed) != 0;
+  const size_t groups = marks.size() / sizeof(uint32_t);
+  if (groups == 0) return 0;
+  const auto mark_of = [&](size_t i) {
+    return std::atomic_ref(reinterpret_cast<uint32_t*>(marks.data())[i]).load(std::memory_order_relaxed);
   };
-  size_t done = 0, past = marks.size() / sizeof(uint32_t);
+  const uint32_t kernels = mark_of(0);  // the last of them may have others to do
+  if (kernels == 0) return 0;
+  const auto is_done = [&](size_t i) { return mark_of(i) >= kernels; };
+  size_t done = 1, past = groups;
   while (done < past) {
     const size_t middle = done + (past - done) / 2;
     if (is_done(middle))
@@ -21,20 +26,20 @@ uint64_t marked(std::span<std::byte> marks) {
     else
       past = middle;
   }
-  return done;
+  return uint64_t{kernels - 1} * groups + done;
 }
 
 // The way there and back takes some 0.2 ms, during which the others keep the device busy; more would only wait.
-size_t places_for(double filler_ms) {
-  return std::clamp<size_t>(static_cast<size_t>(1 + std::ceil(0.6 / filler_ms)), 2, 4);
+size_t places_for(double call_ms) {
+  return std::clamp<size_t>(static_cast<size_t>(1 + std::ceil(0.6 / call_ms)), 2, 4);
 }
 
 }  // namespace
 
-FunctionFiller::FunctionFiller(PrioritySite& site, PrioritySite::Work work, uint32_t groups, double filler_ms,
+FunctionFiller::FunctionFiller(PrioritySite& site, PrioritySite::Work work, uint32_t groups, double call_ms,
                                size_t most)
     : site_(site), work_(std::move(work)), groups_(groups) {
-  state_.with([&](State& state) { state.marks.resize(std::min(places_for(filler_ms), most)); });
+  state_.with([&](State& state) { state.marks.resize(std::min(places_for(call_ms), most)); });
   thread_ = os::Thread("bench-filler", [this] { call_again_and_again(); });
 }
 

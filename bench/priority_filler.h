@@ -28,8 +28,9 @@ class Filler {
 /// Calls of a function, as many on their way as keep its device busy, by a thread of this process.
 class FunctionFiller final : public Filler {
  public:
-  /// `site` outlives it. `filler_ms` is what a call is long, by which the number of them is chosen, at most `most`.
-  FunctionFiller(PrioritySite& site, PrioritySite::Work work, uint32_t groups, double filler_ms, size_t most = 4);
+  /// `site` outlives it. A call has `groups` in all its kernels and takes `call_ms`, by which the number of them is
+  /// chosen, at most `most`.
+  FunctionFiller(PrioritySite& site, PrioritySite::Work work, uint32_t groups, double call_ms, size_t most = 4);
   ~FunctionFiller() override;
   Status end() override;
   uint64_t groups_done() override;

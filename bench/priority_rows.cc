@@ -3,12 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace quern::bench {
 namespace {
 
 using Modes = std::vector<Mode>;
+
+// Of a call of a filler, unless one kernel is longer: what a model takes.
+constexpr double kFillerCallMs = 10;
 
 Contest contest(GapSource source, double kernel_ms, double gap_ms, double filler_ms, size_t fillers, Modes modes) {
   Contest made;
@@ -72,9 +77,10 @@ std::vector<Contest> matrix() {
   for (const double jitter : {0.3, 0.8})
     for (const double kernel_ms : {2.5, 0.5}) add(GapSource::kProgram, kernel_ms, 1, jitter, FillerKind::kFunction);
   for (const double kernel_ms : {2.5, 0.5}) add(GapSource::kUntil, kernel_ms, 0, 0, FillerKind::kFunction);
-  for (const double kernel_ms : {2.5, 0.5})
-    for (const double gap_ms : {0.2, 0.5, 1.0, 2.0, 5.0})
-      add(GapSource::kProgram, kernel_ms, gap_ms, 0, FillerKind::kProgram);
+  for (const FillerKind filler : {FillerKind::kCall, FillerKind::kProgram})
+    for (const double kernel_ms : {2.5, 0.5})
+      for (const double gap_ms : {0.2, 0.5, 1.0, 2.0, 5.0})
+        add(GapSource::kProgram, kernel_ms, gap_ms, 0, filler);
   return contests;
 }
 
@@ -95,12 +101,17 @@ std::vector<Contest> wanted_of(const Options& options, std::vector<Contest> cont
 }  // namespace
 
 std::string Contest::name() const {
-  const std::string beside =
-      fmt::format("{}{:g}x{}", filler == FillerKind::kFunction ? "filler" : "program", filler_ms, fillers);
+  const char* kind = filler == FillerKind::kFunction ? "filler" : filler == FillerKind::kCall ? "call" : "program";
+  const std::string beside = fmt::format("{}{:g}x{}", kind, filler_ms, fillers);
   if (source == GapSource::kUntil) return fmt::format("until_{:g}ms_{}", kernel_ms, beside);
   const char* letter = source == GapSource::kProgram ? "a" : source == GapSource::kClient ? "b" : "c";
   return fmt::format("{}_{:g}ms_gap{:g}{}_{}", letter, kernel_ms, gap_ms,
                      jitter > 0 ? fmt::format("j{:g}", 100 * jitter) : "", beside);
+}
+
+uint32_t Contest::filler_kernels() const {
+  if (filler == FillerKind::kCall) return 1;
+  return static_cast<uint32_t>(std::clamp(std::round(kFillerCallMs / filler_ms), 1.0, 50.0));
 }
 
 bool Contest::is_summed_up(double of_gap_ms) const {

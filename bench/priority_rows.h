@@ -33,7 +33,8 @@ enum class GapSource : uint8_t {
 
 /// What the less urgent ones are, each a tenant of its own.
 enum class FillerKind : uint8_t {
-  kFunction,  ///< called again and again
+  kFunction,  ///< called again and again, a call being a graph of kernels
+  kCall,      ///< the same, a call being one kernel
   kProgram,   ///< a bench/launcher without gaps
 };
 /// Of the rows that are stated and summed up; those of the other kind can be asked for by name.
@@ -52,6 +53,8 @@ struct Contest {
   /// "a_2.5ms_gap1_filler5x1"
   std::string name() const;
   std::string row_name(const Mode& mode) const { return name() + "_" + std::string(mode.name); }
+  /// Of a call of those beside it.
+  uint32_t filler_kernels() const;
   /// Its rows of `fill` are summed up in `urgent_…` and `fill_…`.
   bool is_summed_up(double of_gap_ms) const;
 };

@@ -60,6 +60,18 @@ TEST(PriorityRows, ASummaryHasWhatItSumsUp) {
   EXPECT_THAT(rows_like("urgent_0.2ms"), ElementsAre("a_2.5ms_gap0.2_filler5x1_fill"));
 }
 
+TEST(PriorityRows, ACallOfAFillerIsTenMilliseconds) {
+  Contest contest;
+  for (const auto& [filler_ms, kernels] : std::vector<std::pair<double, uint32_t>>{{0.2, 50}, {1, 10}, {5, 2}, {20, 1}}) {
+    contest.filler_ms = filler_ms;
+    EXPECT_EQ(contest.filler_kernels(), kernels);
+  }
+  contest.filler = FillerKind::kCall;
+  contest.filler_ms = 1;
+  EXPECT_EQ(contest.filler_kernels(), 1u);
+  EXPECT_EQ(contest.name(), "a_2.5ms_gap1_call1x1");
+}
+
 TEST(PriorityRows, GoalsAreThoseOfTheMode) {
   Contest contest;
   EXPECT_EQ(goals_of(contest, kNone).ratio, "");
