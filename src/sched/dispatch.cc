@@ -30,7 +30,7 @@ constexpr Duration kLargestSlice = Duration::micros(500);
 // How long before a gap begins what is to fill it may be launched: in one process launches are executed in their order,
 // and take so long to reach the device. In another one it would overlap with a kernel that is not over: so long after
 // it. And how long before the window is published, and how long it holds if nobody tells of the gap.
-constexpr Duration kAhead = Duration::micros(80), kApart = Duration::micros(60);
+constexpr Duration kAhead = Duration::micros(80), kApart = Duration::micros(30);
 constexpr Duration kPublished = Duration::micros(50), kOverdue = Duration::micros(150);
 
 constexpr uint8_t kNobody = 2 * kLeastUrgent + 2;
