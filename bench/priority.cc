@@ -147,8 +147,8 @@ class Priorities {
     QUERN_TRY(compare_paces(*sites_.begin()->second));
     report_.notes.push_back(
         fmt::format("a group of {} iterations takes {:.2f} us in a launcher and {:.3f} times that in an executor, both "
-                    "alone; all kernels are made of such groups. A call of a filler is a graph of so many kernels that it "
-                    "takes 10 ms; rows of call… instead of filler… have calls of one kernel",
+                    "alone; all kernels are made of such groups. A call of a filler is a graph of so many kernels that "
+                    "it takes 10 ms; rows of call… instead of filler… have calls of one kernel",
                     pace_.iterations, pace_.group_ns / 1e3, executor_pace_));
     return {};
   }

@@ -62,7 +62,8 @@ TEST(PriorityRows, ASummaryHasWhatItSumsUp) {
 
 TEST(PriorityRows, ACallOfAFillerIsTenMilliseconds) {
   Contest contest;
-  for (const auto& [filler_ms, kernels] : std::vector<std::pair<double, uint32_t>>{{0.2, 50}, {1, 10}, {5, 2}, {20, 1}}) {
+  const std::vector<std::pair<double, uint32_t>> calls{{0.2, 50}, {1, 10}, {5, 2}, {20, 1}};
+  for (const auto& [filler_ms, kernels] : calls) {
     contest.filler_ms = filler_ms;
     EXPECT_EQ(contest.filler_kernels(), kernels);
   }

@@ -13,7 +13,9 @@ namespace {
 
 constexpr int64_t kMicro = 1000;
 
-Ask small_kernel() { return {.parts = 1, .part_ns = 5 * kMicro, .sliceable = false, .in_flight = 0, .in_flight_ns = 0}; }
+Ask small_kernel() {
+  return {.parts = 1, .part_ns = 5 * kMicro, .sliceable = false, .in_flight = 0, .in_flight_ns = 0};
+}
 
 /// A program, with the daemon's half in the test's hands. Nobody signals: what does not return by itself hangs.
 class ProgramTest : public testing::Test {

@@ -89,6 +89,8 @@ class Dispatch {
   size_t quotas() const { return quotas_.size(); }
 
  private:
+  /// A pause that is longer than this is none: whoever comes back after it finds no more in its way than any other.
+  static constexpr Duration kLongPause = Duration::millis(50);
   /// From the end of the last kernel until work is ready.
   struct Pause {
     Time began;
@@ -186,6 +188,7 @@ class Dispatch {
   Launcher* best_fit(Place& place, const Pause& pause, uint8_t top, Time now);
   /// One that gives way by itself to those more urgent; null: there is none.
   Launcher* first_that_yields(Place& place, uint8_t top);
+  // dispatch_ahead.cc: what is told before its time.
   std::optional<Ahead> next_end(Place& place, uint8_t top, Time now);
   /// Who fills the gap that begins then, and what it is told before.
   Launcher* next_in(Place& place, const Ahead& ahead);
