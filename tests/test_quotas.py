@@ -177,14 +177,14 @@ def test_a_request_is_honoured_beside_a_greedy_neighbour(server):
 
 
 def test_a_request_counts_beside_those_that_are_more_urgent(server):
-    """They come first, and yet it has much more than the hundredth that everyone has."""
+    """They come first, and yet it has what it asked for: in its turns both have the device, and those turns are longer."""
     deploy(server, "asks", "{priority: 8, quota: {time: {request: 0.3}}}")
     deploy(server, "urgent", "{priority: 2}")
 
     def of_both(share):
         return share["asks"] / (share["asks"] + share["urgent"])
     with Clients(server, "asks") as clients, Clients(server, "urgent", 3):
-        measure(server, clients, lambda share: 0.05 <= of_both(share) <= 0.4)
+        measure(server, clients, lambda share: 0.25 <= of_both(share) <= 0.4)
 
 
 def test_an_unused_share_goes_to_others(server):

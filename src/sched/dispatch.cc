@@ -20,8 +20,6 @@ constexpr Duration kLately = Duration::seconds(1);
 constexpr size_t kMostAbsent = 64;
 // A program that is alone sums up every millisecond.
 constexpr Duration kSeenLately = Duration::millis(5);
-// What is owed is given when it is worth it.
-constexpr Duration kTurn = Duration::millis(1);
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
@@ -275,6 +273,7 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
       arbitrates && arbitration_.varies && !pause && !yielding ? next_end(place, levels.top, now) : std::nullopt;
   const Launcher* next = ahead ? next_in(place, *ahead) : nullptr;
   place.next = next ? std::optional(next->id) : std::nullopt;
+  place.has_parts = levels.has_parts;
   if (levels.has_parts)
     share_units(place, now);
   else
@@ -502,14 +501,18 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
 }
 
 std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& place) {
-  // Who has less than it is to have in any case is owed that; anyone else a little.
+  // Who has less than it is to have in any case is owed that; anyone a little.
   const bool is_below = launcher.rank < rank_of(launcher.priority, false);
-  const uint32_t thousandths = std::max(config_.least_share, is_below ? quotas_.of(launcher.function).request : 0);
+  const uint32_t request = is_below ? quotas_.of(launcher.function).request : 0;
+  const bool is_paced = is_below && !place.has_parts && is_worth_turns(request);
+  const uint32_t thousandths = std::max(config_.least_share, is_paced ? 0 : request);
   if (launcher.state != Launcher::State::kWorking || launcher.is_spent || QUERN_MUTANT(42)) return std::nullopt;
   if (now < launcher.turn_until) {
     place.look_at(launcher.turn_until);
     return launcher.turn;
   }
+  if (is_paced)
+    if (const auto owed = owed_request(launcher, now, place)) return owed;
   if (launcher.grant.open) launcher.owed_at = now;  // it had a turn, or more
   const double share = thousandths / 1000.0;
   launcher.owed_ns += std::exchange(launcher.owed_share, share) * static_cast<double>((now - launcher.owed_at).ns);
@@ -520,12 +523,15 @@ std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& p
     place.look_at(now + Duration{static_cast<int64_t>(missing / share) + 1});
     return std::nullopt;
   }
+  return turn_of(launcher, Duration{static_cast<int64_t>(std::exchange(launcher.owed_ns, 0))}, now, place);
+}
+
+Grant Dispatch::turn_of(Launcher& launcher, Duration length, Time now, Place& place) {
   Grant grant = free_grant(launcher.id);
   grant.tells = true;
   grant.depth = config_.shared_depth;
   grant.slice = {arbitration_.slices ? config_.slice.ns : 0};
-  launcher.turn_until = now + Duration{static_cast<int64_t>(launcher.owed_ns)};
-  launcher.owed_ns = 0;
+  launcher.turn_until = now + length;
   // One that cannot be cut begins what it has, however long it is: else it would never have a turn.
   if (launcher.sliceable && arbitration_.slices) grant.until = launcher.turn_until;
   place.look_at(launcher.turn_until);

@@ -91,6 +91,8 @@ class Dispatch {
  private:
   /// A pause that is longer than this is none: whoever comes back after it finds no more in its way than any other.
   static constexpr Duration kLongPause = Duration::millis(50);
+  /// What is owed is given when it is worth it.
+  static constexpr Duration kTurn = Duration::millis(1);
   /// From the end of the last kernel until work is ready.
   struct Pause {
     Time began;
@@ -161,6 +163,7 @@ class Dispatch {
     Time turn_began = Time::never();  ///< of those that have units: when that was last counted
     Time turn_ends = {0};             ///< where they are short
     uint64_t shortage = 0;            ///< counts how often they were
+    bool has_parts = false;           ///< some use a part of its units only
 
     void look_at(Time time) { next_look = std::min(next_look, time); }
   };
@@ -212,6 +215,13 @@ class Dispatch {
   Duration slice_in(Duration gap) const;
   Time end_of(const Launcher& lane, Time now) const;
   std::optional<Grant> owed_grant(Launcher& launcher, Time now, Place& place);
+  /// A window gives it more than all have anyway, and turns enough to be counted.
+  bool is_worth_turns(uint32_t request) const {
+    return request > config_.least_share && config_.window.ns * request >= 2 * kTurn.ns * 1000;
+  }
+  /// Of what it is behind its request.
+  std::optional<Grant> owed_request(Launcher& launcher, Time now, Place& place);
+  Grant turn_of(Launcher& launcher, Duration length, Time now, Place& place);
   void set_due(DeviceId id, Place& place, Time due);
   void came_back(Place& place, FunctionId function);
 

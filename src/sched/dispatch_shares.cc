@@ -126,6 +126,26 @@ void Dispatch::keep_quota(Launcher& launcher, Place& place, Grant& want, Time no
   place.look_at(launcher.spent_at + kSilent);
 }
 
+// In its turns it shares the device with those more urgent, which stay open: what it really had is what counts, and it
+// has turns until that is its request. Launches of lanes of one executor alternate: it needs some as long as theirs.
+std::optional<Grant> Dispatch::owed_request(Launcher& launcher, Time now, Place& place) {
+  const Quota quota = quotas_.of(launcher.function);
+  const uint32_t units = units_of(launcher.device, quota);
+  const Duration behind{quotas_.behind_request(launcher.device, launcher.function, units, now).ns / units};
+  if (behind >= kTurn && !QUERN_MUTANT(60)) {
+    launcher.owed_at = now;
+    launcher.owed_ns = 0;
+    Grant grant = turn_of(launcher, behind, now, place);
+    const Grant free = free_grant(launcher.id);
+    grant.depth = free.depth;
+    grant.slice = free.slice;
+    return launcher.turn = grant;
+  }
+  const double missing = static_cast<double>((kTurn - behind).ns) * 1000 / quota.request;
+  place.look_at(now + Duration{static_cast<int64_t>(missing) + 1});
+  return std::nullopt;
+}
+
 // Nobody waits for what others have: what they had is forgotten.
 void Dispatch::end_shortage(Place& place, Time now) {
   ++place.shortage;

@@ -89,6 +89,13 @@ Duration Quotas::left(DeviceId device, FunctionId function, uint32_t units, Time
   return {share_ns(of(function).limit, units) - account->used_ns - account->debt_ns};
 }
 
+Duration Quotas::behind_request(DeviceId device, FunctionId function, uint32_t units, Time now) {
+  const Account* account = at(device, function, units, now);
+  if (!account) return {0};
+  const auto share = static_cast<__int128>(share_ns(of(function).request, units));
+  return {static_cast<int64_t>(share * (now.ns % config_.window.ns) / config_.window.ns) - account->used_ns};
+}
+
 bool Quotas::is_below_request(DeviceId device, FunctionId function, uint32_t units, Time now) {
   const Account* account = at(device, function, units, now);
   return account && account->used_ns < share_ns(of(function).request, units);

@@ -35,6 +35,8 @@ class Quotas {
   Duration left(DeviceId device, FunctionId function, uint32_t units, Time now);
   /// It had less in this window than it is to have in any case.
   bool is_below_request(DeviceId device, FunctionId function, uint32_t units, Time now);
+  /// By how much it is behind its request at this point of the window; below 0: it is ahead.
+  Duration behind_request(DeviceId device, FunctionId function, uint32_t units, Time now);
   Time next_window(Time now) const { return {(now.ns / config_.window.ns + 1) * config_.window.ns}; }
 
   size_t size() const { return functions_.size(); }

@@ -57,6 +57,21 @@ TEST(Quotas, UnitsCountAsManyTimes) {
   EXPECT_EQ(it.left(at_ms(0), 4), Duration::millis(30));
 }
 
+TEST(Quotas, ARequestIsDueAsTheWindowPasses) {
+  Fixture it;
+  it.quotas.set(f1, {.request = 300, .limit = 1000}, {0});
+  const auto behind = [&](Time now, uint32_t units = 1) { return it.quotas.behind_request(d1, f1, units, now); };
+  EXPECT_EQ(behind(at_ms(0)), Duration{0});
+  EXPECT_EQ(behind(at_ms(50)), Duration::millis(15));
+  it.charge(Duration::millis(20), at_ms(50));
+  EXPECT_EQ(behind(at_ms(50)), Duration::millis(-5));
+  EXPECT_EQ(behind(at_ms(90)), Duration::millis(7));
+  // What it did not get is nobody's.
+  EXPECT_EQ(behind(at_ms(110)), Duration::millis(3));
+  EXPECT_EQ(behind(at_ms(110), 4), Duration::millis(12));
+  EXPECT_EQ(it.quotas.behind_request(d1, FunctionId{99}, 1, at_ms(110)), Duration{0});
+}
+
 TEST(Quotas, RequestIsOfThisWindowOnly) {
   Fixture it;
   EXPECT_TRUE(it.is_below(at_ms(0)));

@@ -157,6 +157,15 @@ bool Budgets::is_below_request(sched::FunctionId function, sched::DeviceId devic
          at(function, device, units, now).used_ns < share_ns(quota, quota.request, units);
 }
 
+Duration Budgets::behind_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now) {
+  if (!is_below_request(function, device, units, now)) return {0};
+  const sched::Quota quota = quota_of(function);
+  const double passed = static_cast<double>(now.ns % window_.ns) / static_cast<double>(window_.ns);
+  const double due_ns = passed * static_cast<double>(share_ns(quota, quota.request, units));
+  const double behind_ns = due_ns - static_cast<double>(at(function, device, units, now).used_ns);
+  return {std::max<int64_t>(0, static_cast<int64_t>(behind_ns / units_of(quota, units)))};
+}
+
 Time Budgets::next_window(Time now) const { return {(now.ns / window_.ns + 1) * window_.ns}; }
 
 }  // namespace quern::sim

@@ -37,6 +37,8 @@ class Budgets {
   Duration share(sched::FunctionId function, uint32_t thousandths, uint32_t units) const;
   bool is_spent(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
   bool is_below_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
+  /// By how much of a window that is over so far, on each of its units; 0: it is not.
+  Duration behind_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
   Time next_window(Time now) const;
 
   /// How many of a device's units a launcher with such a quota uses.

@@ -151,6 +151,8 @@ void GateChecker::look_at_quota(Time now, sched::FunctionId function, sched::Dev
   if (budgets_.is_below_request(function, device, units, now)) --launcher.rank;
   // What it may have of the time is as it is now; its units are as they were.
   const sched::Quota quota = budgets_.quota_of(function);
+  launcher.is_paced = quota.request > share_ * 1000 && config_.window.ns * quota.request >= 2 * kTurn.ns * 1000;
+  if (launcher.is_paced) launcher.behind = budgets_.behind_request(function, device, units, now);
   launcher.quota.request = quota.request;
   launcher.quota.limit = quota.limit;
 }
@@ -161,9 +163,9 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
   const Launcher* through = nullptr;
   uint8_t top = UINT8_MAX;
   bool has_parts = false;
+  for (const Launcher& one : launchers) has_parts |= one.quota.units < 1000 && shadow_.find(device)->units > 1;
   for (const Launcher& one : launchers) {
-    note_turn(now, one);
-    has_parts |= one.quota.units < 1000 && shadow_.find(device)->units > 1;
+    note_turn(now, one, has_parts);
     if (one.is_spent) continue;
     if (one.may_have) top = std::min(top, one.rank);
     // Whose turn it is is nobody's measure.
@@ -174,6 +176,8 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
     check_turn(now, one, has_parts ? nullptr : through);
     check_wait(now, one, has_parts ? launchers.size() : 1);
     if (has_parts || one.is_spent) continue;
+    expect(!one.has_work || one.grant.open || one.behind < kTurn + kSlack, now,
+           "{} has work, is {}ns behind its request, and is closed", show(one.id), one.behind.ns);
     if (one.is_run && one.has_work && one.rank == top && !may_return(now, device, one.rank))
       expect(one.grant.open && one.grant.from <= now && (one.grant.until == Time::never() || one.quota.limit < 1000),
              now, "{} has work, nobody on d{} is more urgent, and it is not let through for good", show(one.id),
@@ -181,9 +185,11 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
   }
 }
 
-void GateChecker::note_turn(Time now, const Launcher& launcher) {
+// Where units are short it is owed its request whatever it had of it; else what it is behind it.
+void GateChecker::note_turn(Time now, const Launcher& launcher, bool has_parts) {
   Gate& gate = gates_[launcher.id];
-  const double share = std::max(share_, launcher.quota.request / 1000.0);
+  const bool is_paced = launcher.is_paced && !has_parts;
+  const double share = is_paced ? share_ : std::max(share_, launcher.quota.request / 1000.0);
   // It may have been owed more before its quota changed.
   const double most_share = std::max(share, std::exchange(gate.share, share));
   if (!gate.was_open) gate.owed_ns += most_share * static_cast<double>((now - gate.counted).ns);
@@ -193,6 +199,8 @@ void GateChecker::note_turn(Time now, const Launcher& launcher) {
   gate.was_open = launcher.grant.open;
   const double most_ns = static_cast<double>(kTurn.ns) + share * static_cast<double>(kLongPause.ns);
   if (gate.is_new) gate.turn_until = now + Duration{static_cast<int64_t>(std::min(gate.owed_ns, most_ns))} + kSlack;
+  if (is_paced && launcher.grant.open && launcher.behind + kSlack >= kTurn)
+    gate.turn_until = std::max(gate.turn_until, now + launcher.behind + kSlack);
 }
 
 // Where nobody else is let through, nobody can tell a turn from what it gets for other reasons: it may have been one,

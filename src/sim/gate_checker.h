@@ -57,6 +57,8 @@ class GateChecker final : public Checker {
     sched::RunId run = {0};
     sched::Quota quota = {};
     bool is_spent = false;
+    bool is_paced = false;  ///< a window's request is worth several turns
+    Duration behind = {0};  ///< its request, as far as the window is over
     bool has_work = false;  ///< for certain
     bool may_have = false;  ///< work, or may have it without saying so
     sched::Grant grant;
@@ -76,7 +78,7 @@ class GateChecker final : public Checker {
   void look_at_quota(Time now, sched::FunctionId function, sched::DeviceId device, Launcher& launcher);
   void check(Time now, sched::DeviceId device, const Launchers& launchers);
   /// What it is owed grows while it is closed; when it opens, that may be its turn.
-  void note_turn(Time now, const Launcher& launcher);
+  void note_turn(Time now, const Launcher& launcher, bool has_parts);
   /// `through`: the most urgent run that is let through.
   void check_turn(Time now, const Launcher& launcher, const Launcher* through);
   void check_wait(Time now, const Launcher& launcher, size_t launchers);

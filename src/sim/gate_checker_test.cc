@@ -98,6 +98,26 @@ TEST(GateChecker, SeesWhoNeverHasATurn) {
   EXPECT_EQ(none.why(), "");
 }
 
+TEST(GateChecker, SeesWhoIsClosedBehindItsRequest) {
+  const auto asks_and_waits = [](Watched<GateChecker>& watched) -> Watched<GateChecker>& {
+    Submit asks = call(r1);
+    asks.quota = {.request = 300, .limit = 1000, .units = 1000};
+    watched.step(up(d1)).step(asks).step(ExecutorUp{e1}).step(Started{run1}).step(urgent(r2)).step(Started{run2});
+    EXPECT_EQ(watched.why(), "");
+    return watched;
+  };
+  Watched<GateChecker> watched;
+  bool had_turn = false;
+  asks_and_waits(watched).wait(20, change([&](Grant& grant) { had_turn |= grant.launcher == lane && grant.open; }));
+  EXPECT_TRUE(had_turn);
+  EXPECT_EQ(watched.why(), "");
+  Watched<GateChecker> closed;
+  asks_and_waits(closed).wait(20, change([](Grant& grant) {
+    if (grant.launcher == lane) grant = {.launcher = lane, .tells = true, .why = Grant::Why::kUrgent};
+  }));
+  EXPECT_NE(closed.why().find("behind its request, and is closed"), std::string::npos) << closed.why();
+}
+
 TEST(GateChecker, SeesWhoIsClosedForNothing) {
   Watched<GateChecker> watched(with("strict"));
   one_waits(watched).step(Finished{.run = run2}, drop<Grant>());

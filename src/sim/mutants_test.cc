@@ -105,7 +105,7 @@ TEST(Mutants, AreEnough) {
     ++per_checker[mutant.checker];
     EXPECT_FALSE(mutant.what.empty()) << mutant.number;
   }
-  EXPECT_GE(mutants().size(), 55u);
+  EXPECT_GE(mutants().size(), 60u);
   for (const auto& checker : make_checkers({})) {
     EXPECT_GE(per_checker[std::string(checker->name())], 2) << checker->name();
     per_checker.erase(std::string(checker->name()));
