@@ -177,7 +177,7 @@ def test_a_request_is_honoured_beside_a_greedy_neighbour(server):
 
 
 def test_a_request_counts_beside_those_that_are_more_urgent(server):
-    """They come first, and yet it has what it asked for: in its turns both have the device, and those turns are longer."""
+    """They come first, and yet it has what it asked for: it has turns until that is what it had."""
     deploy(server, "asks", "{priority: 8, quota: {time: {request: 0.3}}}")
     deploy(server, "urgent", "{priority: 2}")
 
