@@ -523,15 +523,11 @@ std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& p
     place.look_at(now + Duration{static_cast<int64_t>(missing / share) + 1});
     return std::nullopt;
   }
-  return turn_of(launcher, Duration{static_cast<int64_t>(std::exchange(launcher.owed_ns, 0))}, now, place);
-}
-
-Grant Dispatch::turn_of(Launcher& launcher, Duration length, Time now, Place& place) {
   Grant grant = free_grant(launcher.id);
   grant.tells = true;
   grant.depth = config_.shared_depth;
   grant.slice = {arbitration_.slices ? config_.slice.ns : 0};
-  launcher.turn_until = now + length;
+  launcher.turn_until = now + Duration{static_cast<int64_t>(std::exchange(launcher.owed_ns, 0))};
   // One that cannot be cut begins what it has, however long it is: else it would never have a turn.
   if (launcher.sliceable && arbitration_.slices) grant.until = launcher.turn_until;
   place.look_at(launcher.turn_until);

@@ -221,7 +221,6 @@ class Dispatch {
   }
   /// Of what it is behind its request.
   std::optional<Grant> owed_request(Launcher& launcher, Time now, Place& place);
-  Grant turn_of(Launcher& launcher, Duration length, Time now, Place& place);
   void set_due(DeviceId id, Place& place, Time due);
   void came_back(Place& place, FunctionId function);
 

@@ -135,11 +135,12 @@ std::optional<Grant> Dispatch::owed_request(Launcher& launcher, Time now, Place&
   if (behind >= kTurn && !QUERN_MUTANT(60)) {
     launcher.owed_at = now;
     launcher.owed_ns = 0;
-    Grant grant = turn_of(launcher, behind, now, place);
-    const Grant free = free_grant(launcher.id);
-    grant.depth = free.depth;
-    grant.slice = free.slice;
-    return launcher.turn = grant;
+    // Turn after turn, as if it were one: whether there is another is known when it is over.
+    launcher.turn_until = now + kTurn;
+    place.look_at(launcher.turn_until);
+    launcher.turn = free_grant(launcher.id);
+    launcher.turn.tells = true;
+    return launcher.turn;
   }
   const double missing = static_cast<double>((kTurn - behind).ns) * 1000 / quota.request;
   place.look_at(now + Duration{static_cast<int64_t>(missing) + 1});
