@@ -97,12 +97,17 @@ def test_without_gates_it_does(make_server):
     deploy(server, "slow", 9)
     deploy(server, "quick", 0)
     assert server.infer("slow", {}, SHORT).status == server.infer("quick", {}, SHORT).status == 200
-    slow = Call(server, "slow", LONG)
-    wait_running(server, "slow")
-    # Of one tenant, so in one executor: its device takes one kernel after the other.
-    assert server.infer("quick", {}, SHORT).status == 200
-    assert not is_running(server, "slow"), "a kernel that is not cut cannot be passed"
-    assert slow.end().status == 200
+
+    def passes():
+        slow = Call(server, "slow", LONG)
+        wait_running(server, "slow")
+        assert server.infer("quick", {}, SHORT).status == 200
+        was_running = is_running(server, "slow")
+        assert slow.end().status == 200
+        return was_running
+    # Of one tenant, so in one executor: its device takes one kernel after the other. That the first has ended may be
+    # heard later than that the second has, on a busy machine; not every time.
+    assert not all(passes() for _ in range(3)), "a kernel that is not cut cannot be passed"
 
 
 def test_a_run_can_be_cancelled_within_a_kernel(gated):
