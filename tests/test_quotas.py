@@ -4,8 +4,10 @@ What a function had is device time from the accounts: CPU time of the workers. A
 others have the cores too, nobody may get as much as it should: then what is missing is the time that threads of
 executors waited for a core, as the kernel tells.
 """
+import os
 import pathlib
 import re
+import signal
 import threading
 
 import pytest
@@ -325,6 +327,21 @@ def test_who_needs_all_units_is_not_starved_by_halves(both):
     for one in long:
         one.end()
     assert waits(story(both, request))["quota"] > 10 * MS, "units are what it waited for"
+
+
+def test_who_runs_again_is_not_starved(both):
+    """It does so alone, and those with quotas, which go beside each other, leave it the device."""
+    for name in ("left", "right"):
+        deploy(both, name, "{quota: {units: 0.5}}")
+    deploy(both, "wide")
+    with Clients(both, "left") as left, Clients(both, "right") as right, Clients(both, "wide") as wide:
+        for _ in range(3):
+            for clients in (left, right, wide):
+                clients.wait(1)
+            for pid in both.executors():
+                os.kill(pid, signal.SIGKILL)
+            for clients in (left, right, wide):
+                clients.wait(2 * len(clients.threads))  # more than those that did not run again
 
 
 def test_time_and_units_together(both):

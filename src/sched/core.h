@@ -178,6 +178,10 @@ class Scheduler::Impl {
   Request* choose_for(const Device& device, Request& first);
   /// Where it has to run; nothing: anywhere.
   std::optional<DeviceId> home_of(const Request& request) const;
+  /// Its priority; 0 if it waited for too long to run again.
+  uint8_t urgency_of(const Request& request) const;
+  /// The priority at which nobody begins on a busy device, nor less urgent: one waits for it to be idle.
+  std::optional<uint8_t> drains_for(const Device& device) const;
   /// Who is next for an idle device; and which one, if it can be no other.
   std::pair<Request*, std::optional<DeviceId>> next_for_idle();
 

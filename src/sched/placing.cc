@@ -5,7 +5,8 @@
 // device has ready. Then second runs: a device takes one more run of the executor it serves, if who is next for it is
 // of the same group; else it drains and the turn passes. All of that at each level: a busy device also takes a run of a
 // level that it does not serve, more urgent or less, and their gates decide who is on it. A request that runs again
-// does so alone, so it waits for an idle device, and those behind it wait with it, or it might wait for ever.
+// does so alone, so it waits for an idle device. Nobody as urgent as it or less begins on a busy one meanwhile, nor
+// anyone at all once it waited for long, or it might wait for ever.
 #include <algorithm>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr size_t kMostAsked = 16;
 // Devices that are looked at for room when a request came.
 constexpr int kMostBeside = 4;
+// Who is to run again lets those pass that are more urgent, but no longer than this.
+constexpr Duration kPatience = Duration::seconds(1);
 
 }  // namespace
 
@@ -84,16 +87,41 @@ std::optional<DeviceId> Scheduler::Impl::home_of(const Request& request) const {
   return device && device->can_serve() && device->usable_bytes() >= request.bytes ? home : std::nullopt;
 }
 
-// Who has a device of its own waits for that one, and in nobody's way.
+uint8_t Scheduler::Impl::urgency_of(const Request& request) const {
+  const bool is_owed = request.attempt > 1 && now_ - request.again_since >= kPatience;
+  return is_owed ? 0 : priority_of(request.level);
+}
+
+// Who has a device of its own waits for that one, and in nobody's way. Of those as urgent as each other, who runs again
+// goes first: the others can go beside each other, and might leave it no idle device.
 std::pair<Request*, std::optional<DeviceId>> Scheduler::Impl::next_for_idle() {
   const uint64_t largest = devices_.idle().largest();
+  std::pair<Request*, std::optional<DeviceId>> next;
+  const auto order = [&](const Request& request) { return std::pair(urgency_of(request), request.attempt == 1); };
   for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
     Request* first = tenants_.first(largest, *level);
-    if (!first) continue;
+    if (!first || (next.first && order(*first) >= order(*next.first))) continue;
     const auto home = home_of(*first);
-    if (!home || devices_.is_idle(*home, first->bytes)) return {first, home};
+    if (home && !devices_.is_idle(*home, first->bytes)) continue;
+    next = {first, home};
+    if (tenants_.again() == 0) break;
   }
-  return {nullptr, std::nullopt};
+  return next;
+}
+
+std::optional<uint8_t> Scheduler::Impl::drains_for(const Device& device) const {
+  if (tenants_.again() == 0) return std::nullopt;
+  std::optional<uint8_t> most_urgent;
+  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
+    const Request* first = tenants_.first(device.usable_bytes(), *level);
+    if (!first || first->attempt == 1) continue;
+    if (const auto home = home_of(*first); home && *home != device.id) continue;
+    // That does not come while the device serves more urgent ones.
+    const uint8_t urgency = urgency_of(*first);
+    if (priority_of(device.serving.begin()->first) < urgency) continue;
+    most_urgent = std::min(most_urgent.value_or(urgency), urgency);
+  }
+  return most_urgent;
 }
 
 Request* Scheduler::Impl::choose_for(const Device& device, Request& first) {
@@ -126,12 +154,14 @@ void Scheduler::Impl::place_arrived(const Group& group, LevelNo level) {
     if (took(device)) return;
 }
 
-// The most urgent first. One that waits for the device to have room, or to be idle, is not overtaken by less urgent
-// ones, or it might wait for ever.
+// The most urgent first. One that waits for the device to have room is not overtaken by less urgent ones, or it might
+// wait for ever.
 void Scheduler::Impl::place_beside(Device& device) {
   if (device.is_idle()) return;
-  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1)))
+  for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
+    if (const auto drains = drains_for(device); drains && *drains <= priority_of(*level)) return;
     if (!place_beside(device, *level)) return;
+  }
 }
 
 bool Scheduler::Impl::place_beside(Device& device, LevelNo level) {
@@ -141,8 +171,7 @@ bool Scheduler::Impl::place_beside(Device& device, LevelNo level) {
     if (!first) return true;
     if (const auto home = home_of(*first); home && *home != device.id) return true;
     Request& request = *choose_for(device, *first);
-    // It waits for the device to be idle: that does not come while it serves more urgent ones.
-    if (request.attempt > 1) return device.serving.begin()->first < level;
+    if (request.attempt > 1) return true;  // it waits for the device to be idle
     if (is_served) {
       if (!devices_.has_room(device, level) || request.group != devices_.find(device.serving.at(level))->group)
         return true;

@@ -29,6 +29,7 @@ struct Request {
   bool queued = false;
   RunId holds;  ///< while it is not queued: the run that has a slot for it
   uint32_t attempt = 1;
+  Time again_since = {0};  ///< it waits to run again
   std::optional<RunId> run;          ///< the newest that was sent to an executor
   std::optional<DeviceId> ahead_on;  ///< where something is brought for it, while it waits
   Time timer = Time::never();

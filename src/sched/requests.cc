@@ -111,6 +111,7 @@ void Scheduler::Impl::give_back(Request& request) {
     answer(request, End::kQuarantined, left);
   } else {
     ++request.attempt;
+    request.again_since = now_;
     enqueue(request);
   }
 }

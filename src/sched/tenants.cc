@@ -127,6 +127,7 @@ void Tenants::add(Request& request) {
   if (tenant.queued++ == 0) weights_waiting_ += tenant.weight;
   tenant.queued_ns += request.estimate_ns;
   ++size_;
+  if (request.attempt > 1) ++again_;
   request.queued = true;
   relist(tenant);
 }
@@ -140,6 +141,7 @@ void Tenants::remove(Request& request) {
   if (--tenant.queued == 0) weights_waiting_ -= tenant.weight;
   tenant.queued_ns -= request.estimate_ns;
   --size_;
+  if (request.attempt > 1) --again_;
   request.queued = false;
   relist(tenant);
 }

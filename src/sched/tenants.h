@@ -71,6 +71,8 @@ class Tenants {
   void ended(RunRecord& run, std::optional<int64_t> used_ns);
 
   uint64_t size() const { return size_; }
+  /// How many of those wait to run again.
+  uint64_t again() const { return again_; }
   uint64_t size_of(FunctionId function) const;
   /// First come first.
   std::vector<Request*> of_function(FunctionId function) const;
@@ -131,7 +133,7 @@ class Tenants {
   std::map<LevelNo, Level> levels_;
   std::map<DeviceId, Order> at_home_;  // level 0 only: policies that give homes have no other
   std::map<FunctionId, Flow::Line> functions_;
-  uint64_t size_ = 0;
+  uint64_t size_ = 0, again_ = 0;
   uint64_t weights_waiting_ = 0;  // of tenants with a request that waits
   int64_t first_lowest_ = 0, first_highest_ = 0;
   bool has_served_ = false;

@@ -116,6 +116,29 @@ TEST_F(Launches, InOtherPartsDoNotWait) {
   EXPECT_TRUE(did);
 }
 
+// Launches of one kernel that are there at once, in some queues as a whole and in one a slice of it.
+TEST_F(Launches, OfOneKernelInManyQueuesMayDiffer) {
+  if (!device().caps().launch_offset) GTEST_SKIP() << "the device has no launch offset";
+  struct Lane {
+    std::shared_ptr<Queue> queue;
+    std::shared_ptr<Kernel> kernel;
+    std::shared_ptr<Buffer> out;
+  };
+  std::vector<Lane> lanes;
+  for (int i = 0; i < 5; ++i) lanes.push_back({queue(), kernel("suite_spin"), allocate(128 * sizeof(uint32_t))});
+  for (int round = 0; round < 30; ++round) {
+    std::vector<Result<uint64_t>> points;
+    for (size_t i = 0; i < lanes.size(); ++i) {
+      const Argument arguments[] = {lanes[i].out.get(), number(Dtype::kUint32, 3000)};
+      const uint64_t begin = i + 1 == lanes.size() ? 64 : 0;
+      points.push_back(lanes[i].queue->launch(
+          {lanes[i].kernel.get(), arguments, 1, {begin, 0, 0}, {128 - begin, 1, 1}, {64, 1, 1}}));
+    }
+    for (const Lane& lane : lanes) QUERN_ASSERT_OK(lane.queue->flush());
+    for (size_t i = 0; i < lanes.size(); ++i) finish(*lanes[i].queue, points[i]);
+  }
+}
+
 TEST_F(Launches, CoverTheirRange) {
   check_range(1, {0, 0, 0}, {1, 1, 1}, {0, 0, 0});
   check_range(1, {0, 0, 0}, {1000, 1, 1}, {0, 0, 0});
