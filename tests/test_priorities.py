@@ -1,5 +1,6 @@
 """Priorities, gates and slices on the real device: who is urgent does not wait for a long kernel of someone else."""
 import json
+import os
 import threading
 
 import numpy as np
@@ -12,12 +13,13 @@ LONG = {"groups": 16384, "iterations": 40000}  # about a second in one kernel
 SHORT = {"groups": 4, "iterations": 1000}
 
 
-def config(policy="quern", classes="false"):
+def config(policy="quern", classes="false", least_share="0.01"):
     # One core for all kernels; classes are a trick of this kind of device, and gates must do without.
     return f"""\
 devices: [{{name: cpu0, cores: [0], memory: 1GiB}}]
 policy: {policy}
 classes: {classes}
+least_share: {least_share}
 """
 
 
@@ -63,9 +65,10 @@ def gated(make_server):
     server = make_server(config=config())
     deploy(server, "slow", 9)
     deploy(server, "quick", 0)
-    for name in ("slow", "quick"):  # warm, and their kernels known
+    for name in ("slow", "quick"):  # warm, and their kernels known, though by a fortieth of what they take later
         assert server.infer(name, {}, SHORT).status == 200
-    return server
+    yield server
+    assert server.request("GET", "/v1/counters").json["past_gate"] == 0, "nothing is launched without a grant"
 
 
 def test_an_urgent_call_does_not_wait_for_a_long_kernel(gated):
@@ -118,6 +121,110 @@ def test_a_run_can_be_cancelled_within_a_kernel(gated):
     assert slow.end().status == 499
     assert gated.infer("slow", {}, SHORT).status == 200
     assert sorted(gated.executors()) == before, "its executor lived on"
+
+
+class Urgent:
+    """Clients that leave no gap: there is always one of them more than fit on the device."""
+
+    def __init__(self, server, name, count=4):
+        self.is_over, self.calls, self.called = False, 0, threading.Condition()
+        self.threads = [threading.Thread(target=self._work, args=(server, name)) for _ in range(count)]
+
+    def _work(self, server, name):
+        connection = server.connect()
+        while not self.is_over:
+            answer = server.infer(name, {}, {"groups": 128, "iterations": 40000}, connection=connection)
+            assert answer.status == 200, answer.body
+            with self.called:
+                self.calls += 1
+                self.called.notify_all()
+        connection.close()
+
+    def wait(self, more):
+        with self.called:
+            enough = self.calls + more
+            assert self.called.wait_for(lambda: self.calls >= enough, 60), "no answers come"
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        self.wait(len(self.threads))
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join(60)
+
+
+def test_nothing_starves_beside_one_that_never_stops(make_server):
+    server = make_server(config=config(least_share="0.1"))
+    deploy(server, "slow", 9)
+    deploy(server, "quick", 0)
+    assert server.infer("slow", {}, SHORT).status == 200
+    with Urgent(server, "quick") as urgent:
+        assert server.infer("slow", {}, {"groups": 512, "iterations": 40000}).status == 200
+        urgent.wait(1)
+
+
+def test_the_least_share_can_be_nothing(make_server):
+    server = make_server(config=config(least_share="0"))
+    deploy(server, "slow", 9)
+    deploy(server, "quick", 0)
+    assert server.infer("slow", {}, SHORT).status == 200
+    with Urgent(server, "quick") as urgent:
+        slow = Call(server, "slow", LONG)
+        wait_running(server, "slow")
+        urgent.wait(150)  # ten times what it needs, and more
+        assert slow.is_alive()
+    assert slow.end().status == 200
+
+
+def test_a_storm_of_small_kernels_is_passed_too(gated):
+    storms = [Call(gated, "slow", {"groups": 1, "iterations": 10, "steps": 50}) for _ in range(20)]
+    for _ in range(20):
+        assert gated.infer("quick", {}, SHORT).status == 200
+    for storm in storms:
+        assert storm.end().status == 200
+
+
+def test_a_priority_that_is_changed_counts_from_the_next_call(gated):
+    slow = Call(gated, "slow", LONG)
+    wait_running(gated, "slow")
+    assert gated.cli("set", "slow", "priority=0").returncode == 0
+    assert gated.cli("set", "quick", "priority=3").returncode == 0
+    assert gated.infer("quick", {}, SHORT).status == 200
+    assert slow.is_alive() and is_running(gated, "slow"), "it runs as it began, and is passed"
+    assert slow.end().status == 200
+    listed = gated.request("GET", "/v1/requests").json["requests"]
+    assert {(one["function"], one["priority"]) for one in listed} >= {("slow", 9), ("quick", 0), ("quick", 3)}
+
+
+def classes_of(server):
+    """What the operating system does with the threads of executors: their scheduling policies."""
+    policies = set()
+    for pid in server.executors():
+        for task in os.listdir(f"/proc/{pid}/task"):
+            try:
+                policies.add(os.sched_getscheduler(int(task)))
+            except ProcessLookupError:
+                pass
+    return policies
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="raising a thread again needs the right to")
+def test_workers_of_the_best_effort_give_way(make_server):
+    server = make_server(config=config(classes="true"))
+    deploy(server, "slow", 9)
+    deploy(server, "quick", 0)
+    assert server.infer("quick", {}, SHORT).status == 200
+    assert os.SCHED_IDLE not in classes_of(server)
+    slow = Call(server, "slow", LONG)
+    wait_running(server, "slow")
+    assert os.SCHED_IDLE in classes_of(server)
+    assert slow.end().status == 200
+    assert server.infer("quick", {}, SHORT).status == 200
+    assert os.SCHED_IDLE not in classes_of(server)
 
 
 def test_classes_change_nothing_but_the_time(make_server):

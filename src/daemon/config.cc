@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -21,6 +22,8 @@ namespace {
 constexpr size_t kMostDevices = 64, kMostTenants = 4096;
 constexpr int64_t kMostCores = 1024, kMostWeight = 10'000, kMostRequests = 65536, kLeastUrgent = 9, kMostBlanks = 64;
 
+constexpr double kMostLeastShare = 0.1;
+
 /// Reads on after a mistake, so that all of them are told at once. What is wrong keeps its default.
 class ConfigReader {
  public:
@@ -30,7 +33,7 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "classes", "build_limit"});
+    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "classes", "least_share", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
     if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);
@@ -42,6 +45,16 @@ class ConfigReader {
       if (*classes != "true" && *classes != "false")
         mistake(root.find("classes")->line,
                 fmt::format("classes '{}' is neither true nor false", classes->substr(0, 32)));
+    }
+    if (const auto share = scalar(root, file_, "least_share")) {
+      double value = -1;
+      const auto [rest, problem] = std::from_chars(share->data(), share->data() + share->size(), value);
+      if (problem == std::errc() && rest == share->data() + share->size() && value >= 0 && value <= kMostLeastShare)
+        config.least_share = static_cast<uint32_t>(std::lround(value * 1000));
+      else
+        mistake(root.find("least_share")->line,
+                fmt::format("least_share '{}' is no share from 0 to {}; write one as 0.01, or 0 for none",
+                            share->substr(0, 32), kMostLeastShare));
     }
     if (const auto limit = scalar(root, file_, "build_limit")) {
       const auto parsed = parse_duration(*limit);

@@ -49,6 +49,15 @@ TEST(Config, ReadsAllKeys) {
   EXPECT_EQ(config->policy.eviction, "lru");
 }
 
+TEST(Config, TheLeastShareIsAShare) {
+  EXPECT_EQ(parse_config("pool: 1\n", "quern.yaml")->least_share, 10U);
+  EXPECT_EQ(parse_config("least_share: 0\n", "quern.yaml")->least_share, 0U);
+  EXPECT_EQ(parse_config("least_share: 0.05\n", "quern.yaml")->least_share, 50U);
+  for (const char* wrong : {"0.5", "-0.1", "nan", "1%", ""})
+    EXPECT_THAT(mistakes(std::string("pool: 1\nleast_share: '") + wrong + "'\n"),
+                HasSubstr("quern.yaml:2: error: least_share '")) << wrong;
+}
+
 TEST(Config, APolicyMayBeAPreset) {
   const auto config = parse_config("policy: exclusive\n", "quern.yaml");
   ASSERT_TRUE(config.ok()) << config.error().text;

@@ -288,6 +288,7 @@ Counters LiveDaemon::counters() const {
   counters.fetches = runner.fetches;
   counters.fetched_bytes = runner.fetched_bytes;
   counters.queued = runner.queued;
+  counters.past_gate = runner.past_gate;
   counters.fairness_lag_ns = runner.fairness_lag_ns;
   counters.fairness_bound_ns = runner.fairness_bound_ns;
   counters.standings_saved = standings_->saved();

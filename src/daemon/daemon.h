@@ -237,6 +237,7 @@ struct Counters {
   uint64_t loads = 0, loaded_bytes = 0;         ///< to devices
   uint64_t fetches = 0, fetched_bytes = 0;      ///< from disk
   uint64_t queued = 0;                          ///< requests that wait now
+  uint64_t past_gate = 0;                       ///< launches that no grant had let through, as launchers tell
   /// How far the furthest tenant is ahead of the last, and how far it can ever be, in device time; as it was within
   /// the last second or, if nothing happened since, before.
   int64_t fairness_lag_ns = 0, fairness_bound_ns = 0;

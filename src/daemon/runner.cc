@@ -24,6 +24,7 @@ sched::Config core_config_of(const Config& config) {
   sched::Config core;
   // Where workers are threads of the operating system; other devices have none that it could hold back.
   if (config.classes && os::can_change_class()) core.best_effort = kBestEffort;
+  core.least_share = config.least_share;
   core.granularity_bytes = kGranularity;
   if (!config.policy.fairness.empty()) core.policy.fairness = config.policy.fairness;
   if (!config.policy.placement.empty()) core.policy.placement = config.policy.placement;

@@ -322,6 +322,7 @@ Status Lane::drain() {
   const uint64_t point = in_flight_.back().point;
   in_flight_.clear();
   in_flight_ns_ = 0;
+  kernels_in_flight_ = 0;
   return queue_->timeline().wait(point, Duration::forever());
 }
 

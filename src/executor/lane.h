@@ -158,6 +158,9 @@ class Lane {
   std::vector<std::shared_ptr<hal::Buffer>> arenas_;  ///< the lane's memory: grows with its plans, until it is trimmed
   std::deque<InFlight> in_flight_;
   uint64_t in_flight_ns_ = 0;
+  size_t kernels_in_flight_ = 0;                      ///< the rest are fills and copies
+  uint64_t depth_ns_ = 0;                             ///< of the grant that let it through last
+  bool may_launch_ = false;                           ///< it was let through, and did not launch since
   std::vector<hal::Buffer*> bound_;                   ///< per buffer of the running plan; null: a constant still loads
   std::vector<std::byte*> host_;                      ///< per buffer: where its tensor lies in the arena
   std::vector<const ipc::Binding*> bindings_;         ///< per buffer: where its tensor lies, if it is bound

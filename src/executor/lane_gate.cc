@@ -50,7 +50,7 @@ Lane::Cut Lane::cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset) {
 // A launch never seen is taken for half of the bound: two such are in flight at most.
 uint64_t Lane::expected_ns(const Cut& cut, uint64_t parts) const {
   if (cut.part_ns > 0) return std::max<uint64_t>(1, static_cast<uint64_t>(cut.part_ns * static_cast<double>(parts)));
-  return std::max<uint64_t>(1, links_.daemon.gate.depth_ns.load(std::memory_order_relaxed) / 2);
+  return std::max<uint64_t>(1, depth_ns_ / 2);
 }
 
 Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut& cut, uint64_t parts) {
@@ -67,13 +67,15 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut& cut, uin
     ask.in_flight_ns = static_cast<uint64_t>(static_cast<double>(in_flight_ns_) * scale_);
     // Slices of a kernel that was seen before are known well enough, whatever it is called with.
     const bool is_known = is_confirmed_ || (cut.parts > 1 && cut.part_ns > 0);
-    if (!is_known && in_flight_ns_ > 0) ask.in_flight_ns = std::max(ask.in_flight_ns, grant.depth_ns);
+    if (!is_known && kernels_in_flight_ > 0) ask.in_flight_ns = std::max(ask.in_flight_ns, grant.depth_ns);
     ask.part_ns = cut.part_ns * (cut.parts > 1 ? 1 : scale_);
     ask.sliceable = cut.parts > 1;
     const int64_t now_ns = grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0;
     const launcher::Permit permit = launcher::permit(grant, ask, now_ns);
     switch (permit.why) {
       case Why::kGo:
+        depth_ns_ = grant.depth_ns;  // by now the gate may be closed, and tell nothing
+        may_launch_ = true;
         return permit.parts;
       case Why::kDepth:
         QUERN_TRY(retire(ready, std::min(in_flight_.size() - 1, std::max<size_t>(1, in_flight_.size() / 4))));
@@ -157,7 +159,10 @@ Status Lane::retire(Ready& ready, size_t keep) {
   const bool is_alone = was_alone(in_flight_.size() - keep, used_ns);
   while (in_flight_.size() > keep) {
     const InFlight& done = in_flight_.front();
-    if (done.expected_ns > 0) learn(ready, done, is_alone);
+    if (done.launch != ipc::kNoLaunch) {
+      learn(ready, done, is_alone);
+      --kernels_in_flight_;
+    }
     in_flight_ns_ -= done.expected_ns;
     in_flight_.pop_front();
   }

@@ -116,13 +116,15 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
       what.offset[cut.axis] = done * cut.step;
       what.global[cut.axis] = parts * cut.step;
     }
+    if (!std::exchange(may_launch_, false)) ++used_.past_gate;
     Result<uint64_t> point = queue_->launch(what);
     if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
-    if (in_flight_.empty() || in_flight_ns_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
+    if (kernels_in_flight_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
     const uint64_t expected = expected_ns(cut, parts);
     in_flight_.push_back(
         {*point, expected, index, done, parts, links_.daemon.gate.word.load(std::memory_order_relaxed)});
     in_flight_ns_ += expected;
+    ++kernels_in_flight_;
     done += parts;
   }
   return true;
@@ -137,7 +139,9 @@ Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc:
   const Scalar value = value_of(fill.value, command);
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
                                                std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
-  in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
+  const auto expected = static_cast<uint64_t>(cut.part_ns);
+  in_flight_.push_back({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch});
+  in_flight_ns_ += expected;
   return true;
 }
 

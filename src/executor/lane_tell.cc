@@ -64,7 +64,7 @@ void Lane::tell_used(Moment moment) {
   if (!events_.is_half_full()) report(used_);
   used_.samples.clear();
   used_.gaps.clear();
-  used_.launches = 0;
+  used_.launches = used_.past_gate = 0;
 }
 
 }  // namespace quern::executor

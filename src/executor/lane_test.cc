@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "os/clock.h"
 #include "os/thread.h"
@@ -31,6 +33,15 @@ class LaneRuns : public LaneTest {
     faults_->is_stopped = true;
     push(run_command());
     until([&] { return faults_->launches.load() == 1; });
+  }
+  static bool is_asleep(const std::string& thread) {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name, status;
+      std::getline(std::ifstream(task.path() / "comm"), name);
+      std::getline(std::ifstream(task.path() / "stat"), status);
+      if (name == thread) return status.find(") S ") != std::string::npos;
+    }
+    return false;
   }
   // The device goes on. The lane may sleep at its gate by then, and looks at what ended only when it is woken.
   ipc::LaneEvent let_it_tell() {
@@ -212,6 +223,27 @@ TEST_F(LaneRuns, DoesNotSleepThroughTheBeginOfItsWindow) {
         .open = true, .from_ns = os::now().ns + i % 100 * 1000, .depth_ns = 2'000'000, .depth = 2});
     ASSERT_TRUE(run(run_command()).ok);
   }
+}
+
+// Fills are of the device's time too: those that are in flight at once are bounded as kernels are.
+TEST_F(LaneRuns, DoesNotPutMoreFillsInFlightThanItMay) {
+  auto plan = this->plan();
+  for (uint32_t i = 0; i < 8; ++i) {
+    plan.fills.push_back({.buffer = 1, .offset = 0, .size_bytes = kBytes, .value = {.dtype = Dtype::kUint32}});
+    plan.steps.push_back({ipc::PlanFrame::Step::Kind::kFill, i, i + 1});
+  }
+  add_copy(plan, 0, 1);
+  plan.steps.back().end = static_cast<uint32_t>(plan.steps.size());
+  prepare(kPlan, plan);
+  set_gate(ipc::Grant{.open = true, .depth_ns = kBytes, .depth = 256});  // four times what one is taken for
+  start();
+  faults_->is_stopped = true;
+  push(run_command());
+  until([&] { return published().running_run.load() == kRun; });
+  until([&] { return faults_->launches.load() > 0 || is_asleep("lane"); });
+  EXPECT_EQ(faults_->launches.load(), 0u) << "eight fills were in flight before it";
+  release_device();
+  EXPECT_TRUE(wait_ended().ok);
 }
 
 TEST_F(LaneRuns, ADeviceThatCannotBeDividedSaysSo) {

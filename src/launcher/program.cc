@@ -28,22 +28,23 @@ Program::Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake)
               pages_.executor().lanes[0].events) {}
 
 template <class Event>
-void Program::tell(const Event& event) {
+bool Program::tell(const Event& event) {
   writer_.clear();
   ipc::encode(event, writer_);
-  // Where it is full the daemon has more to read than it needs: what is not told is not missed.
-  (void)events_.push(writer_.bytes());
+  const Status told = events_.push(writer_.bytes());
   if (events_.consumer_sleeps()) daemon_wake_.signal();
+  return told.ok();
 }
 
 Permit Program::ask(const Ask& ask) {
   asked_word_ = gate().word.load(std::memory_order_acquire);
   const ipc::Grant grant = ipc::read_grant(gate());
-  // From now on someone listens, and does not know yet that there is work.
-  if (!std::exchange(is_telling_, grant.tells) && grant.tells) {
+  // Someone listens, and does not know yet that there is work: since now, or since there was no room to tell it.
+  if (grant.tells && !is_telling_) {
     const auto next_ns = static_cast<uint64_t>(ask.part_ns * static_cast<double>(ask.parts));
-    tell(ipc::WorkReady{os::now().ns, 0, next_ns, ask.sliceable});
+    is_telling_ = tell(ipc::WorkReady{os::now().ns, 0, next_ns, ask.sliceable});
   }
+  if (!grant.tells) is_telling_ = false;
   const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);
   asked_from_ns_ = answer.why == Permit::Why::kEarly ? grant.from_ns : 0;
   if (answer.parts > 0) ++permits_;
@@ -65,8 +66,7 @@ void Program::wait() {
 }
 
 void Program::work_ready(const ipc::WorkReady& ready) {
-  is_telling_ = ipc::is_telling(gate().word.load(std::memory_order_acquire));
-  if (is_telling_) tell(ready);
+  is_telling_ = ipc::is_telling(gate().word.load(std::memory_order_acquire)) && tell(ready);
 }
 
 void Program::gap_begun(const ipc::GapBegun& gap) {
@@ -88,7 +88,7 @@ void Program::used(const ipc::DeviceUsed::Sample& sample) {
 
 void Program::tell_used(int64_t now_ns) {
   told_ns_ = now_ns;
-  tell(used_);
+  if (!tell(used_)) return;  // with the next
   used_ = {};
 }
 

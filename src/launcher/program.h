@@ -37,8 +37,9 @@ class Program {
  private:
   Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
   const ipc::Gate& gate() const { return pages_.daemon().lanes[0].gate; }
+  /// False if the daemon has not read enough of what it was told for this to have room.
   template <class Event>
-  void tell(const Event& event);
+  bool tell(const Event& event);
   void tell_used(int64_t now_ns);
 
   // Constant after construction.

@@ -140,8 +140,10 @@ void Dispatch::run_ended(LauncherId id, Time now) {
   const bool is_shared = std::any_of(place.launchers.begin(), place.launchers.end(),
                                      [&](LauncherId other) { return launchers_.at(other).priority > lane.priority; });
   if (!is_shared && !is_lately_shared(place, now)) return;
-  const bool has_other = std::any_of(place.launchers.begin(), place.launchers.end(),
-                                     [&](LauncherId other) { return launchers_.at(other).function == lane.function; });
+  const bool has_other = std::any_of(place.launchers.begin(), place.launchers.end(), [&](LauncherId id) {
+    const Launcher& other = launchers_.at(id);
+    return other.function == lane.function && other.priority <= lane.priority;
+  });
   if (has_other) return;
   place.absent[lane.function] = {
       rank_of(lane.priority, false), {now, gaps_.of(lane.function, Gaps::kBetweenRuns)}, false};
@@ -159,7 +161,7 @@ void Dispatch::called(FunctionId function, Time now) {
   for (const DeviceId device : devices->second) {
     Absent& absent = places_[device].absent.at(function);
     if (absent.is_back) continue;
-    if (std::exchange(is_first, false)) gaps_.add(function, Gaps::kBetweenRuns, now - absent.pause.began);
+    if (std::exchange(is_first, false)) learn_gap(function, Gaps::kBetweenRuns, now - absent.pause.began);
     // It may run here or elsewhere; the room is made at once, and only for a moment.
     absent.is_back = true;
     absent.pause.began = now;
@@ -197,7 +199,7 @@ void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now
   launcher.sliceable = sliceable;
   launcher.has_told = true;
   if (launcher.state == Launcher::State::kPausing) {
-    if (launcher.after != kNowhere) gaps_.add(launcher.function, launcher.after, now - launcher.pause.began);
+    if (launcher.after != kNowhere) learn_gap(launcher.function, launcher.after, now - launcher.pause.began);
     launcher.state = Launcher::State::kWorking;
     launcher.owed_at = now;
     launcher.ready_at = now;
@@ -223,7 +225,13 @@ void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
 }
 
 void Dispatch::gaps_known(const GapsKnown& known) {
-  for (const Duration gap : known.gaps) gaps_.add(known.function, known.after, gap);
+  for (const Duration gap : known.gaps) learn_gap(known.function, known.after, gap);
+}
+
+// FIKIT measures once, before it serves: what it knows then it keeps.
+void Dispatch::learn_gap(FunctionId function, uint64_t after, Duration gap) {
+  if (!arbitration_.varies && gaps_.of(function, after).is_known) return;
+  gaps_.add(function, after, gap);
 }
 
 void Dispatch::forget(FunctionId function) {
@@ -266,9 +274,11 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
   const bool arbitrates = arbitration_.closes && levels.is_shared;
   if (arbitrates) place.shared_at = now;
   const auto pause = arbitrates && levels.top != kNobody ? next_pause(place, levels.top, now) : std::nullopt;
-  const Launcher* filler = pause && arbitration_.fills ? best_fit(place, *pause, levels.top, now) : nullptr;
-  const Launcher* relay = filler && arbitration_.varies ? relay_of(place, *filler, *pause, now) : nullptr;
   const Launcher* yielding = arbitrates && arbitration_.fills ? first_that_yields(place, levels.most_urgent) : nullptr;
+  // Who gives way by itself does so to whoever else fills the gap, too, if that is no best effort.
+  const bool has_filler = pause && arbitration_.fills && (!yielding || yielding->rank > levels.top);
+  const Launcher* filler = has_filler ? best_fit(place, *pause, levels.top, now) : nullptr;
+  const Launcher* relay = filler && arbitration_.varies ? relay_of(place, *filler, *pause, now) : nullptr;
   const auto ahead =
       arbitrates && arbitration_.varies && !pause && !yielding ? next_end(place, levels.top, now) : std::nullopt;
   const Launcher* next = ahead ? next_in(place, *ahead) : nullptr;
@@ -304,9 +314,9 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
         // Who is more urgent does not wait for it, so that it may as well go on, as if it were alone.
         want = free_grant(one);
         want.tells = true;
-      } else if (&launcher == filler && !yielding) {
+      } else if (&launcher == filler) {
         want = fill_grant(launcher, *pause, now);
-      } else if (&launcher == relay && !yielding) {
+      } else if (&launcher == relay) {
         want = fill_grant(launcher, *pause, now);
         want.from = filler->fills_until;
       } else if (&launcher == next) {
@@ -411,14 +421,14 @@ std::optional<Dispatch::Pause> Dispatch::next_pause(Place& place, uint8_t top, T
 // BestPrioFit: the most urgent level that has one that fits; of those the longest. What can be cut always fits: of such
 // the one that had least goes first. Who began to fill a pause goes on.
 Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t top, Time now) {
-  if (place.filler && place.filled == pause.began && place.launchers.contains(*place.filler)) {
-    Launcher& same = launchers_.at(*place.filler);
-    if (same.state == Launcher::State::kWorking && !same.is_spent && same.rank == top) return &same;
-  }
   // One that is late may be back at any time or never: then it is as if nothing were known.
   const bool is_expected = pause.gap.is_known && now <= pause.late();
   const int64_t left_ns = is_expected ? (pause.back() - now).ns : INT64_MAX;
   if (is_expected) place.look_at(pause.late() + Duration{1});
+  if (place.filler && place.filled == pause.began && place.launchers.contains(*place.filler)) {
+    Launcher& same = launchers_.at(*place.filler);
+    if (same.state == Launcher::State::kWorking && !same.is_spent && same.rank == top) return &same;
+  }
   if (const auto told = std::exchange(place.next, std::nullopt); told && place.launchers.contains(*told)) {
     Launcher& next = launchers_.at(*told);
     if (next.state == Launcher::State::kWorking && !next.is_spent && next.rank == top) {
@@ -460,10 +470,10 @@ Dispatch::Launcher* Dispatch::first_that_yields(Place& place, uint8_t top) {
     if (is_program(id) || one.is_spent || one.priority < config_.best_effort ||
         one.state != Launcher::State::kWorking || urgent.contains(executor_of(id).value))
       continue;
-    if (id == place.filler) return &one;
+    if (id == place.yielding) return &one;
     if (!first || one.rank < first->rank || (one.rank == first->rank && one.opened_ns < first->opened_ns)) first = &one;
   }
-  if (first) place.filler = first->id;
+  place.yielding = first ? std::optional(first->id) : std::nullopt;
   return first;
 }
 
@@ -492,11 +502,11 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
   if (now > pause.late()) return probing();
   grant.until = pause.back() + config_.launch_latency;
   grant.slice = slice_in(pause.gap.median);
-  if (!pause.gap.is_stable) {
+  grant.open = pause.gap.median >= config_.shortest_gap;
+  if (pause.gap.is_stable)
+    grant.open = grant.open && grant.until > now;
+  else
     grant.beyond = config_.soft_slice;
-    return grant;
-  }
-  grant.open = pause.gap.median >= config_.shortest_gap && grant.until > now;
   return grant;
 }
 

@@ -153,12 +153,13 @@ class Dispatch {
   struct Place {
     std::set<LauncherId> launchers;  ///< programs, and lanes that have a run
     std::map<FunctionId, Absent> absent;
-    std::optional<LauncherId> filler;  ///< of this pause
-    std::optional<LauncherId> next;    ///< of the one that is expected, which it was told ahead
-    Time filled = {0};                 ///< when that pause began
-    Time shared_at = {0};              ///< when there was something to decide last
-    Time due = Time::never();          ///< in dues_
-    Time next_look = Time::never();    ///< while deciding: what becomes of `due`
+    std::optional<LauncherId> filler;    ///< of this pause
+    std::optional<LauncherId> next;      ///< of the one that is expected, which it was told ahead
+    std::optional<LauncherId> yielding;  ///< of those that give way by themselves, the one that goes on
+    Time filled = {0};                   ///< when that pause began
+    Time shared_at = {0};                ///< when there was something to decide last
+    Time due = Time::never();            ///< in dues_
+    Time next_look = Time::never();      ///< while deciding: what becomes of `due`
     uint32_t units = 1;
     Time turn_began = Time::never();  ///< of those that have units: when that was last counted
     Time turn_ends = {0};             ///< where they are short
@@ -210,6 +211,7 @@ class Dispatch {
   void share_units(Place& place, Time now);
   static void end_shortage(Place& place, Time now);
 
+  void learn_gap(FunctionId function, uint64_t after, Duration gap);
   Grant fill_grant(const Launcher& launcher, const Pause& pause, Time now) const;
   /// In a gap whose end is known.
   Duration slice_in(Duration gap) const;

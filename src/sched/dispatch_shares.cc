@@ -32,9 +32,7 @@ uint8_t Dispatch::rank_of(uint8_t priority, bool is_below_request) {
 
 uint32_t Dispatch::units_of(DeviceId device, const Quota& quota) const {
   const auto place = places_.find(device);
-  const uint32_t units = place == places_.end() ? 1 : place->second.units;
-  // As much as it asks for, but no more units than that come to.
-  return std::clamp(static_cast<uint32_t>(uint64_t{units} * quota.units / Rectangles::kWhole), 1U, units);
+  return sched::units_of(quota, place == places_.end() ? 1 : place->second.units);
 }
 
 uint32_t Dispatch::first_unit_of(DeviceId device, FunctionId function, const Quota& quota) const {

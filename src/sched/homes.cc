@@ -34,7 +34,7 @@ Homes::Home* Homes::settle(FunctionId function, const Quota& quota, uint64_t byt
   if (is_placed) return &home;
   // It keeps what it had.
   home = before;
-  if (home.device) shares_[*home.device].take(home.at);
+  if (home.device) shares_.at(*home.device).take(home.at);
   return nullptr;
 }
 
@@ -47,24 +47,26 @@ bool Homes::place(Home& home, uint64_t bytes, const Devices& devices) {
 
 // The one with the least left over beside it; devices that are used already before others.
 bool Homes::find_place(Home& home, uint64_t bytes, const Devices& devices) {
-  using Score = std::tuple<bool, uint64_t, uint32_t, DeviceId>;
+  using Score = std::tuple<bool, uint64_t, uint64_t, DeviceId>;
   std::optional<Score> best;
   for (const DeviceId id : devices.all_up(bytes)) {
-    const auto fit = shares_[id].fit(home.quota.request, home.quota.units);
+    const uint32_t units = devices.find(id)->units;
+    const Rectangles& shares = shares_.try_emplace(id, units).first->second;
+    const auto fit = shares.fit(home.quota.request, units_of(home.quota, units));
     if (!fit) continue;
-    const Score score{shares_[id].empty(), fit->left_area, fit->left_side, id};
+    const Score score{shares.empty(), fit->left_area, fit->left_side, id};
     if (best && *best <= score) continue;
     best = score;
     home.device = id;
     home.at = fit->at;
   }
   if (!best) return false;
-  if (!QUERN_MUTANT(50)) shares_[*home.device].take(home.at);
+  if (!QUERN_MUTANT(50)) shares_.at(*home.device).take(home.at);
   return true;
 }
 
 void Homes::leave(Home& home) {
-  if (home.device) shares_[*home.device].release(home.at);
+  if (home.device) shares_.at(*home.device).release(home.at);
   home.device.reset();
 }
 

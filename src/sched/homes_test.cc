@@ -53,6 +53,20 @@ TEST(Homes, OneDeviceIsFullBeforeTheNextIsUsed) {
   EXPECT_EQ(it.homes.size(), 5U);
 }
 
+// Half of a device that cannot be divided is all of it, and a tenth of two units is one.
+TEST(Homes, CountsTheUnitsThatARunReallyUses) {
+  Fixture it;
+  it.devices.up(DeviceId{3}, 32 * kGiB, 0, false, 1);
+  EXPECT_EQ(it.settle(1, share(800, 500), kNow, 20 * kGiB), DeviceId{3});
+  it.homes.hold(FunctionId{1});
+  EXPECT_EQ(it.homes.settle(FunctionId{2}, share(800, 500), 20 * kGiB, it.devices, kNow), nullptr);
+  for (const uint64_t function : {3, 4}) {
+    EXPECT_EQ(it.settle(function, share(1000, 100), kNow, 12 * kGiB), d2);
+    it.homes.hold(FunctionId{function});
+  }
+  EXPECT_EQ(it.homes.settle(FunctionId{5}, share(300, 100), 12 * kGiB, it.devices, kNow), nullptr);
+}
+
 TEST(Homes, WhatIsTooLargeForADeviceGoesElsewhere) {
   Fixture it;
   EXPECT_EQ(it.settle(1, share(100), kNow, 12 * kGiB), d2);
@@ -188,13 +202,13 @@ TEST(Homes, SharesNeverSumUpToMoreThanADevice) {
         EXPECT_EQ(home->holders, holds[other]);
         if (!home->device) continue;
         EXPECT_EQ(home->at.width, home->quota.request);
-        EXPECT_EQ(home->at.height, home->quota.units);
+        EXPECT_EQ(home->at.height, units_of(home->quota, 2));
         areas[*home->device] += uint64_t{home->at.width} * home->at.height;
         const auto& taken = it.homes.shares(*home->device)->taken();
         EXPECT_EQ(std::count(taken.begin(), taken.end(), home->at), 1);
       }
       EXPECT_EQ(homes, it.homes.size());
-      for (const auto& [device, area] : areas) EXPECT_LE(area, uint64_t{1000} * 1000);
+      for (const auto& [device, area] : areas) EXPECT_LE(area, uint64_t{1000} * 2);
       if (HasFailure()) FAIL() << "seed " << seed << ", step " << i;
     }
   }

@@ -24,7 +24,7 @@ std::optional<Rectangles::Fit> Rectangles::fit(uint32_t width, uint32_t height) 
     Fit fit;
     fit.at = {room.x, room.y, width, height};
     fit.left_area = uint64_t{room.width} * room.height - uint64_t{width} * height;
-    fit.left_side = std::min(room.width - width, room.height - height);
+    fit.left_side = std::min(uint64_t{room.width - width} * units_, uint64_t{room.height - height} * kWhole);
     const auto key = [](const Fit& one) { return std::tuple(one.left_area, one.left_side, one.at.x, one.at.y); };
     if (!best || key(fit) < key(*best)) best = fit;
   }
@@ -64,7 +64,7 @@ void Rectangles::release(const Rectangle& rectangle) {
   const auto it = std::find(taken_.begin(), taken_.end(), rectangle);
   if (it == taken_.end()) return;
   taken_.erase(it);
-  free_ = {{0, 0, kWhole, kWhole}};
+  free_ = {{0, 0, kWhole, units_}};
   for (const Rectangle& one : taken_) cut(one);
 }
 

@@ -6,7 +6,7 @@
 
 namespace quern::sched {
 
-/// A share of a device: some of its time (x) by some of its units (y), in thousandths.
+/// A share of a device: some of its time (x, in thousandths) by some of its units (y).
 struct Rectangle {
   uint32_t x = 0, y = 0, width = 0, height = 0;
   bool operator==(const Rectangle&) const = default;
@@ -16,12 +16,14 @@ struct Rectangle {
 /// rectangles, which may overlap each other.
 class Rectangles {
  public:
-  /// How well a share would fit: what is left over of the free rectangle it would go to, then its shorter side. The
-  /// smaller the better.
+  explicit Rectangles(uint32_t units) : units_(units), free_{{0, 0, kWhole, units}} {}
+
+  /// How well a share would fit: what is left over of the free rectangle it would go to, then its shorter side, as
+  /// parts of the device. The smaller the better.
   struct Fit {
     Rectangle at;
     uint64_t left_area = 0;
-    uint32_t left_side = 0;
+    uint64_t left_side = 0;
   };
   /// Nothing: there is no room for it.
   std::optional<Fit> fit(uint32_t width, uint32_t height) const;
@@ -37,8 +39,9 @@ class Rectangles {
  private:
   void cut(const Rectangle& rectangle);
 
+  uint32_t units_;
   std::vector<Rectangle> taken_;
-  std::vector<Rectangle> free_{{0, 0, kWhole, kWhole}};
+  std::vector<Rectangle> free_;
 };
 
 }  // namespace quern::sched

@@ -66,7 +66,7 @@ void expect_true(const Rectangles& shares) {
 }
 
 TEST(Rectangles, AWholeDeviceIsTakenOnce) {
-  Rectangles shares;
+  Rectangles shares(Rectangles::kWhole);
   EXPECT_TRUE(shares.empty());
   const auto fit = shares.fit(1000, 1000);
   ASSERT_TRUE(fit);
@@ -79,7 +79,7 @@ TEST(Rectangles, AWholeDeviceIsTakenOnce) {
 }
 
 TEST(Rectangles, WhatIsLeftOverDecides) {
-  Rectangles shares;
+  Rectangles shares(Rectangles::kWhole);
   shares.take({0, 0, 600, 500});
   // Right of it 400 by 1000, above it 1000 by 500: the second wastes less of what is as wide as the device.
   const auto wide = shares.fit(900, 500);
@@ -96,7 +96,7 @@ TEST(Rectangles, WhatIsLeftOverDecides) {
 TEST(Rectangles, WhatIsFreeIsAllThatIsFree) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     Prng prng(seed);
-    Rectangles shares;
+    Rectangles shares(Rectangles::kWhole);
     uint64_t area = 0;
     for (int i = 0; i < 60; ++i) {
       if (!shares.empty() && prng.below(3) == 0) {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/types.h"
 
+#include <algorithm>
+
 namespace quern::sched {
+
+uint32_t units_of(const Quota& quota, uint32_t units) {
+  return std::clamp(static_cast<uint32_t>(uint64_t{units} * quota.units / 1000), 1U, units);
+}
 
 ErrorCode error_code_of(End end) {
   switch (end) {

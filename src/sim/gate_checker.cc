@@ -83,7 +83,19 @@ void GateChecker::on_step(Time now, const sched::Event& event, std::span<const s
   budgets_.settle(now, event, actions, shadow_);
   for (const auto& [id, run] : shadow_.runs()) launchers[run.device].push_back(look_at(now, id, run));
   for (const auto& [id, program] : shadow_.programs()) launchers[program.device].push_back(look_at(now, id, program));
-  for (const auto& [device, those] : launchers) check(now, device, those);
+  for (auto& [device, those] : launchers) {
+    note_yields(those);
+    check(now, device, those);
+  }
+}
+
+// An executor is as urgent as its most urgent run.
+void GateChecker::note_yields(Launchers& launchers) const {
+  std::set<sched::ExecutorId> urgent;
+  for (const Launcher& one : launchers)
+    if (one.is_run && one.rank / 2U < config_.best_effort) urgent.insert(executor_of(one.id));
+  for (Launcher& one : launchers)
+    one.yields = arbitration_.fills && one.is_run && !urgent.contains(executor_of(one.id));
 }
 
 // After the shadow took it in.
@@ -172,8 +184,13 @@ void GateChecker::check(Time now, sched::DeviceId device, const Launchers& launc
     const bool is_through = one.is_run && one.has_work && one.lets(now) && now >= gates_[one.id].turn_until;
     if (is_through && (!through || one.rank < through->rank)) through = &one;
   }
+  int yielding = 0;
   for (const Launcher& one : launchers) {
-    check_turn(now, one, has_parts ? nullptr : through);
+    const bool is_less = !has_parts && through && through->rank < one.rank;
+    if (one.yields && is_less && one.lets(now) && now >= gates_[one.id].turn_until)
+      expect(++yielding == 1, now, "{} is let through beside another that gives way by itself", show(one.id));
+    else
+      check_turn(now, one, has_parts ? nullptr : through);
     check_wait(now, one, has_parts ? launchers.size() : 1);
     if (has_parts || one.is_spent) continue;
     expect(!one.has_work || one.grant.open || one.behind < kTurn + kSlack, now,

@@ -61,6 +61,7 @@ class GateChecker final : public Checker {
     Duration behind = {0};  ///< its request, as far as the window is over
     bool has_work = false;  ///< for certain
     bool may_have = false;  ///< work, or may have it without saying so
+    bool yields = false;    ///< its executor gives way by itself to those more urgent
     sched::Grant grant;
     bool lets(Time now) const { return grant.open && now >= grant.from && (now < grant.until || grant.beyond.ns > 0); }
   };
@@ -72,6 +73,7 @@ class GateChecker final : public Checker {
   };
 
   void note(Time now, const sched::Event& event);
+  void note_yields(Launchers& launchers) const;
   void check(Time now, const sched::Grant& grant);
   Launcher look_at(Time now, sched::RunId id, const Shadow::Run& run);
   Launcher look_at(Time now, sched::LauncherId id, const Shadow::Program& program);

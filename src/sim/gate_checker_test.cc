@@ -47,6 +47,28 @@ TEST(GateChecker, SeesWhoIsLetThroughBesideAMoreUrgentRun) {
   EXPECT_TRUE(again.fails());
 }
 
+TEST(GateChecker, OneThatGivesWayByItselfMayGoOn) {
+  Config config;
+  config.best_effort = 5;
+  const auto beside_urgent = [&](const Change& change) {
+    Watched<GateChecker> watched(config);
+    Submit other = call(r2), urgent_one = urgent(r3);
+    other.priority = 6;
+    other.domain = DomainId{2};
+    urgent_one.domain = DomainId{3};
+    one_runs(watched).step(other).step(ExecutorUp{e2}).step(urgent_one).step(ExecutorUp{ExecutorId{3}}, change);
+    return watched.why();
+  };
+  EXPECT_EQ(beside_urgent(nullptr), "");
+  const auto both = beside_urgent([](std::vector<Action>& actions) {
+    drop<Grant>()(actions);
+    actions.insert(actions.begin(), Grant{.launcher = lane_of(e2, 0), .open = true, .depth = Duration::micros(1)});
+  });
+  EXPECT_NE(both.find("beside another that gives way by itself"), std::string::npos) << both;
+  config.best_effort = 9;
+  EXPECT_NE(beside_urgent(drop<Grant>()), "");
+}
+
 TEST(GateChecker, SeesAProgramThatIsLetThroughBesideAMoreUrgentRun) {
   Watched<GateChecker> watched;
   one_runs(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7, {}});

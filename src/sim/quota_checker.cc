@@ -105,10 +105,12 @@ void QuotaChecker::check_shares(Time now, const sched::Event& event, std::span<c
     const Shadow::Device* device = shadow_.find(*one.device);
     expect(device && device->is_up, now, "f{} is at home on d{}, which is not there", one.function.value,
            one.device->value);
-    expect(one.at.width == one.quota.request && one.at.height == one.quota.units && one.at.x + one.at.width <= 1000 &&
-               one.at.y + one.at.height <= 1000,
-           now, "f{} asks for {} by {} of d{}, and has {} by {} from {}, {}", one.function.value, one.quota.request,
-           one.quota.units, one.device->value, one.at.width, one.at.height, one.at.x, one.at.y);
+    if (!device) continue;
+    const uint32_t units = Budgets::units_of(one.quota, device->units);
+    expect(one.at.width == one.quota.request && one.at.height == units && one.at.x + one.at.width <= 1000 &&
+               one.at.y + one.at.height <= device->units,
+           now, "f{} asks for {} by {} units of d{}, and has {} by {} from {}, {}", one.function.value,
+           one.quota.request, units, one.device->value, one.at.width, one.at.height, one.at.x, one.at.y);
     for (size_t j = 0; j < i; ++j)
       expect(shares[j].device != one.device || !overlap(shares[j].at, one.at), now,
              "f{} and f{} have the same share of d{}", shares[j].function.value, one.function.value, one.device->value);

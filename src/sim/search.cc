@@ -262,6 +262,7 @@ class Maker {
     const auto first = static_cast<uint8_t>(between(0, sched::kLeastUrgent + 1 - levels));
     for (FunctionModel& function : model_.functions)
       function.priority = static_cast<uint8_t>(first + function.priority % levels);
+    if (chance(0.4)) config.best_effort = static_cast<uint32_t>(between(1, sched::kLeastUrgent));
   }
 
   void make_programs() {

@@ -326,6 +326,7 @@ std::string to_text(const Model& model) {
   time("keep_alive", config.keep_alive, usual.keep_alive);
   time("room_back", config.room_back, usual.room_back);
   number("least_share", config.least_share, usual.least_share);
+  number("best_effort", config.best_effort, usual.best_effort);
   time("window", config.window, usual.window);
   time("unit_turn", config.unit_turn, usual.unit_turn);
   text += "\n";

@@ -195,6 +195,7 @@ json::object counters_json(const daemon::Counters& counters, const Stages& stage
                       {"fetches", counters.fetches},
                       {"fetched_bytes", counters.fetched_bytes},
                       {"queued", counters.queued},
+                      {"past_gate", counters.past_gate},
                       {"fairness_lag_ns", counters.fairness_lag_ns},
                       {"fairness_bound_ns", counters.fairness_bound_ns},
                       {"standings_saved", counters.standings_saved},
