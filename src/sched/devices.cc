@@ -80,6 +80,7 @@ void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes, boo
   ++count_up_;
   largest_known_ = std::max(largest_known_, device.usable_bytes());
   if (device.can_serve()) up_.insert(device.usable_bytes(), id);
+  if (device.can_serve()) told_.insert(device.usable_bytes(), id);
   if (homes_.try_emplace(id, 0).second) by_homes_.insert({0, id});
   reindex(id);
 }
@@ -98,6 +99,7 @@ void Devices::down(DeviceId id) {
   device.ahead_of.reset();
   --count_up_;
   up_.erase(device.usable_bytes(), id);
+  told_.erase(device.told_usable_bytes(), id);
   reindex(id);
 }
 
@@ -110,6 +112,13 @@ void Devices::set_memory(Device& device, uint64_t memory_bytes) {
   if (device.can_serve()) up_.insert(device.usable_bytes(), device.id);
   largest_known_ = std::max(largest_known_, device.usable_bytes());
   reindex(device.id);
+}
+
+void Devices::tell(Device& device, uint64_t memory_bytes) {
+  if (device.up) told_.erase(device.told_usable_bytes(), device.id);
+  device.told_bytes = memory_bytes;
+  if (device.up && memory_bytes >= device.context_bytes) told_.insert(device.told_usable_bytes(), device.id);
+  largest_known_ = std::max(largest_known_, device.told_usable_bytes());
 }
 
 Device* Devices::find(DeviceId id) {

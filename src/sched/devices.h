@@ -43,8 +43,8 @@ struct Ahead {
 struct Device {
   DeviceId id;
   uint64_t memory_bytes = 0, context_bytes = 0;
-  uint64_t told_bytes =
-      0;  ///< the memory it is said to have; less is believed for a while after it could not keep that
+  /// The memory it is said to have; less is believed for a while after it could not give that.
+  uint64_t told_bytes = 0;
   Time believed_at = Time::never();  ///< when it is believed again
   bool up = false, in_place = false;
   uint32_t units = 1;
@@ -65,6 +65,8 @@ struct Device {
   std::vector<ExecutorId> serving_executors() const;
   /// What a single run can have at the most.
   uint64_t usable_bytes() const { return memory_bytes > context_bytes ? memory_bytes - context_bytes : 0; }
+  /// The same once it is believed again.
+  uint64_t told_usable_bytes() const { return told_bytes > context_bytes ? told_bytes - context_bytes : 0; }
   static constexpr size_t kMostRecent = 64;
 };
 
@@ -97,6 +99,8 @@ class Devices {
   /// Its executors must have been dropped.
   void down(DeviceId device);
   void set_memory(Device& device, uint64_t memory_bytes);
+  /// It is said to have this much.
+  void tell(Device& device, uint64_t memory_bytes);
   Device* find(DeviceId device);
   const Device* find(DeviceId device) const;
 
@@ -153,13 +157,12 @@ class Devices {
   void add_home(DeviceId device);
 
   bool any_up() const { return !up_.empty(); }
-  /// Every one that holds this much: for what happens rarely.
-  std::vector<DeviceId> all_up(uint64_t bytes) const { return up_.first_few(bytes, SIZE_MAX); }
+  /// Every one that is said to hold this much: for what happens rarely.
+  std::vector<DeviceId> all_up(uint64_t bytes) const { return told_.first_few(bytes, SIZE_MAX); }
   bool is_idle(DeviceId device, uint64_t bytes) const;
-  uint64_t largest_up() const { return up_.largest(); }
+  /// As it is said: who fits only that waits until it is believed.
+  uint64_t largest_up() const { return told_.largest(); }
   uint64_t largest_known() const { return largest_known_; }
-  /// A device has, or will have, this much for a run.
-  void know(uint64_t usable_bytes) { largest_known_ = std::max(largest_known_, usable_bytes); }
   size_t executors() const { return executors_.size(); }
   uint64_t count_up() const { return count_up_; }
   uint64_t slots_known() const { return devices_.size() * room_; }
@@ -191,6 +194,7 @@ class Devices {
 
   std::map<DeviceId, Listing> listings_;
   DeviceSet up_, idle_, blank_, joinable_;
+  DeviceSet told_;  // those that are up, by what they are said to have
   std::map<Group, DeviceSet> idle_with_;
   std::map<std::pair<Group, LevelNo>, DeviceSet> room_with_;
   std::map<FunctionId, std::set<DeviceId>> homes_of_;

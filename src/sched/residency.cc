@@ -24,8 +24,7 @@ int64_t Scheduler::Impl::reload_ns(const Device& device, const ObjectNeed& need)
 void Scheduler::Impl::on(const DeviceMemory& event) {
   Device* device = devices_.find(event.device);
   if (!device) return;
-  device->told_bytes = event.memory_bytes;
-  devices_.know(event.memory_bytes - std::min(event.memory_bytes, device->context_bytes));
+  devices_.tell(*device, event.memory_bytes);
   if (device->believed_at != Time::never() && event.memory_bytes > device->memory_bytes) return;  // not yet
   set_memory(*device, event.memory_bytes);
 }

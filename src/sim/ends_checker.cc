@@ -153,9 +153,9 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
       return cancel && cancel->request == answer.request;
     }
     case End::kTooLarge:
-      return at_the_door && (!fits_some(now, submit, false) || !shadow_.fits_host(submit));
+      return at_the_door && (!fits_some(submit, false) || !shadow_.fits_host(submit));
     case End::kNoDevice:
-      return at_the_door && !fits_some(now, submit, true);
+      return at_the_door && !fits_some(submit, true);
     case End::kOverQuota:
       return at_the_door && submit.quota.request > 0;
     case End::kQueueFull:
@@ -174,11 +174,11 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
   return false;
 }
 
-bool EndsChecker::fits_some(Time now, const sched::Submit& submit, bool only_up) const {
+bool EndsChecker::fits_some(const sched::Submit& submit, bool only_up) const {
   const uint64_t bytes = shadow_.bytes_of(submit);
   return std::any_of(shadow_.devices().begin(), shadow_.devices().end(), [&](const auto& entry) {
     const Shadow::Device& device = entry.second;
-    if (only_up && (!device.is_up || device.is_doubted(now, config_.room_back))) return false;
+    if (only_up && !device.is_up) return false;
     return bytes + device.context_bytes <= device.memory_bytes;
   });
 }

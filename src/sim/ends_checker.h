@@ -29,7 +29,7 @@ class EndsChecker final : public Checker {
   void check(Time now, const sched::Event& event, const sched::Answer& answer);
   bool makes_sense(Time now, const sched::Event& event, const sched::Answer& answer, const Shadow::Request& request);
   /// `only_up`: now, without those that may be taken for smaller than they are; else ever.
-  bool fits_some(Time now, const sched::Submit& submit, bool only_up) const;
+  bool fits_some(const sched::Submit& submit, bool only_up) const;
   void check_overdue(Time now);
   void check_blamed(Time now, const sched::Scheduler& core);
   void check_apart(Time now, const sched::Run& run);

@@ -158,9 +158,9 @@ TEST(WorldMemory, ALaneThatFindsNoRoomDoesNotRun) {
     refused.insert(event.run);
   }
   EXPECT_EQ(refused.size(), outcome.faults.at("no_room"));
-  // Who comes while the only device is taken for smaller is told to come back.
+  // Who comes while the only device is taken for smaller waits.
   for (const auto& [now, answer] : recorder.actions<sched::Answer>())
-    EXPECT_TRUE(answer.end == sched::End::kDone || answer.end == sched::End::kNoDevice) << sched::name_of(answer.end);
+    EXPECT_EQ(answer.end, sched::End::kDone) << sched::name_of(answer.end);
 }
 
 TEST(WorldMemory, ARunWhoseLoadFailsFailsToo) {
