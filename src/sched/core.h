@@ -12,6 +12,7 @@
 #include "sched/dispatch.h"
 #include "sched/estimates.h"
 #include "sched/homes.h"
+#include "sched/keeps.h"
 #include "sched/policy/eviction.h"
 #include "sched/policy/exit.h"
 #include "sched/policy/fairness.h"
@@ -137,13 +138,19 @@ class Scheduler::Impl {
   void on(const Keep& event);
   /// The run is over: says how long what it needed may stay.
   void stay(Device& device, const RunRecord& run);
-  void stay(DeviceId device, Ledger& ledger, Ledger::Key key, Time until, bool kept);
-  /// Until when some function is kept that needs it; in the past if none is.
-  Time kept_until(DeviceId where, Ledger::Key key);
+  /// It stays at least until then, and as long as someone keeps it.
+  void stay(DeviceId where, Ledger& ledger, Ledger::Key key, Time until);
+  /// Until when some function is kept that needs it; not after now if none is.
+  Time kept_until(DeviceId where, Ledger::Key key) const;
   /// It is looked at when its time comes, if nobody needs it.
   void arm_exit(DeviceId where, Ledger& ledger, Ledger::Key key);
-  /// It is no longer kept: what it has stays as long as it would elsewhere.
-  void let_go(FunctionId function);
+  /// All that is there of what was kept for the function, whoever used it last.
+  template <class F>
+  void for_each_kept(const Keeps::Kept& kept, F&& f);
+  /// This is how it was kept: what is kept for less long now stays as long as it would elsewhere, or as others keep it.
+  void let_go(const Keeps::Kept& kept);
+  /// Leases that are over: what they kept is no longer the last to leave.
+  void lapse();
   void exit_due();
   /// What it had leaves at once where nobody else needs it.
   void send_away(FunctionId function);
@@ -218,7 +225,7 @@ class Scheduler::Impl {
   std::set<DeviceId> host_hungry_;                             // where a fetch waits for room
   std::map<ObjectId, std::set<DeviceId>> fetch_waiters_;       // whom to look at when it was fetched
   std::map<ObjectId, std::map<ExecutorId, DeviceId>> mapped_;  // who reads it in place
-  std::map<FunctionId, Keep> kept_;
+  Keeps keeps_;
   /// Where something may leave when its time comes; device 0 is the host.
   using ExitPlace = std::pair<DeviceId, Ledger::Key>;
   std::set<std::pair<Time, ExitPlace>> exits_;

@@ -276,6 +276,10 @@ const DeviceSet& Devices::with_room(const Group& group, LevelNo level) const {
   return find_or_none(room_with_, {group, level});
 }
 
+std::vector<DeviceId> Devices::with(const Group& group) const {
+  return find_or_none(with_, group).first_few(0, SIZE_MAX);
+}
+
 bool Devices::has_with(const Group& group, uint64_t bytes) const {
   return find_or_none(with_, group).first(bytes).has_value();
 }

@@ -147,7 +147,9 @@ class Devices {
   bool has_room(const Device& device, LevelNo level) const;
   /// Whether a group may come to a busy device at a level at which it serves nobody.
   bool can_join(const Device& device, LevelNo level, const Group& group) const;
-  /// Whether a device, idle or not, that has an executor of the group can hold this much.
+  /// Every one, idle or not, that has an executor of the group.
+  std::vector<DeviceId> with(const Group& group) const;
+  /// Whether one of them can hold this much.
   bool has_with(const Group& group, uint64_t bytes) const;
   /// Whether all that the request needs is there for its group.
   bool has_all(const Device& device, const Request& request) const;

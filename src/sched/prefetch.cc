@@ -43,11 +43,10 @@ void Scheduler::Impl::prefetch(Device& device) {
 
 bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
   Ledger& ledger = device.ledger;
-  const auto kept = kept_.find(ahead.function);
-  const bool is_kept = kept != kept_.end() && kept->second.until > now_;
-  const auto lease = [&](DeviceId where, Ledger& in, Ledger::Key key) {
-    stay(where, in, key, is_kept ? kept->second.until : now_ + kAheadLease, is_kept);
-  };
+  const Keeps::Kept* kept = keeps_.find(ahead.function);
+  const bool is_kept = kept && kept->at(ahead.stage) > now_;
+  const Time until = is_kept ? now_ : now_ + kAheadLease;  // what is kept stays as long as that says
+  const auto lease = [&](DeviceId where, Ledger& in, Ledger::Key key) { stay(where, in, key, until); };
   // A function that killed its executor gets one of its own, and may share again later.
   ahead.group = group_of(ahead.function, ahead.group.domain);
   const auto existing = device.executors.find(ahead.group);

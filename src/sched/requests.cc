@@ -84,7 +84,11 @@ void Scheduler::Impl::on(const FunctionGone& event) {
   arrivals_.forget(event.function);
   dispatch_.forget(event.function);
   homes_.gone(event.function);
-  kept_.erase(event.function);
+  if (const Keeps::Kept* known = keeps_.find(event.function)) {
+    const Keeps::Kept kept = *known;
+    keeps_.erase(event.function);
+    let_go(kept);
+  }
   send_away(event.function);
   retire_all(event.function);
 }

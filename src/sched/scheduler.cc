@@ -86,6 +86,7 @@ void Scheduler::Impl::expire() {
     }
   }
   believe_again();
+  lapse();
   exit_due();
 }
 
@@ -96,7 +97,7 @@ void Scheduler::Impl::set_alarm() {
   Time earliest = timers_.earliest();
   if (!exits_.empty() && !QUERN_MUTANT(37)) earliest = std::min(earliest, exits_.begin()->first);
   if (!doubts_.empty()) earliest = std::min(earliest, doubts_.begin()->first);
-  earliest = std::min(earliest, dispatch_.due());
+  earliest = std::min({earliest, dispatch_.due(), keeps_.next_end()});
   if (earliest >= alarm_) return;
   alarm_ = earliest;
   act(WakeAt{alarm_});

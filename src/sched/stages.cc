@@ -5,6 +5,7 @@
 // and contexts may be shared, so it is they that have a time to leave, the latest that any function gave them. A timer
 // is moved only when it fires: a warm request sets no timer.
 #include <algorithm>
+#include <optional>
 
 #include "sched/core.h"
 #include "sched/mutant.h"
@@ -18,65 +19,88 @@ constexpr size_t kMostAheads = 64;
 
 Time after(Time now, Duration stay) { return now + std::min(stay, kLongest); }
 
+/// The stage from which on it is there; device 0 is the host.
+Stage stage_of(DeviceId where, Ledger::Key key) {
+  if (where.value == 0) return Stage::kHost;
+  return key.second == Ledger::kContext ? Stage::kContext : Stage::kHot;
+}
+
 }  // namespace
 
 void Scheduler::Impl::on(const Keep& event) {
-  if (event.stage == Stage::kNothing) {
-    if (kept_.erase(event.function) > 0) let_go(event.function);
-    return;
-  }
-  kept_[event.function] = event;
+  const Keeps::Kept* known = keeps_.find(event.function);
+  const std::optional<Keeps::Kept> before = known ? std::optional(*known) : std::nullopt;
+  keeps_.set(event);
+  if (before) let_go(*before);
+  if (event.stage == Stage::kNothing) return;
+  // What is there already has more time from now on.
+  for_each_kept(*keeps_.find(event.function), [&](DeviceId where, Ledger& ledger, Ledger::Key key) {
+    if (kept_until(where, key) > now_) stay(where, ledger, key, now_);
+  });
   uint64_t bytes = 0;
   for (const ObjectNeed& need : event.objects) bytes += round_up(need.bytes);
   const auto homes = devices_.homes(event.function);
   const auto where = homes.empty() ? devices_.emptiest(bytes) : std::optional(homes.front());
   if (!where) return;
   Device& device = *devices_.find(*where);
-  const Group group = group_of(event.function, event.domain);
   if (device.aheads.size() >= kMostAheads) device.aheads.pop_front();
-  device.aheads.push_back({event.function, group, event.objects, event.stage, 0, 0});
+  device.aheads.push_back({.function = event.function,
+                           .group = group_of(event.function, event.domain),
+                           .objects = event.objects,
+                           .stage = event.stage});
   touched_.insert(device.id);
-  // What is there already has more time from now on.
-  if (const auto executor = device.executors.find(group); executor != device.executors.end()) {
-    stay(device.id, device.ledger, {executor->second, Ledger::kContext}, event.until, true);
-    if (event.stage == Stage::kHot)
-      for (const ObjectNeed& need : event.objects)
-        stay(device.id, device.ledger, {executor->second, need.object}, event.until, true);
-  }
-  if (has_host_ && event.stage >= Stage::kHost)
-    for (const ObjectNeed& need : event.objects) stay({0}, host_, host_key(need.object), event.until, true);
 }
 
-// Several functions may have the same object, and each of them may be kept.
-Time Scheduler::Impl::kept_until(DeviceId where, Ledger::Key key) {
+// Several functions may have the same object or context, and each of them may be kept.
+Time Scheduler::Impl::kept_until(DeviceId where, Ledger::Key key) const {
+  if (keeps_.empty()) return {0};
+  const bool is_context = key.second == Ledger::kContext;
   Time until{0};
-  const Executor* executor = where.value == 0 ? nullptr : devices_.find(key.first);
-  for (const auto& [function, keep] : kept_) {
-    const bool is_context = key.second == Ledger::kContext;
-    const Stage stage = is_context ? Stage::kContext : where.value == 0 ? Stage::kHost : Stage::kHot;
-    if (keep.stage < stage || keep.until <= until) continue;
-    if (executor &&
-        (executor->group.domain != keep.domain || executor->group.own_function.value_or(function) != function))
-      continue;
-    if (is_context || std::any_of(keep.objects.begin(), keep.objects.end(),
-                                  [&](const ObjectNeed& need) { return need.object == key.second; }))
-      until = keep.until;
+  if (where.value == 0) {
+    until = keeps_.on_host(key.second);
+  } else if (const Executor* executor = devices_.find(key.first); executor && executor->group.own_function) {
+    const Keeps::Kept* kept = keeps_.find(*executor->group.own_function);
+    const auto is_it = [&](const ObjectNeed& need) { return need.object == key.second; };
+    if (kept && (is_context || std::any_of(kept->objects.begin(), kept->objects.end(), is_it)))
+      until = kept->at(stage_of(where, key));
+  } else if (executor) {
+    until = is_context ? keeps_.context(executor->group.domain) : keeps_.on_device(executor->group.domain, key.second);
   }
   return std::min(until, now_ + kLongest);
 }
 
-void Scheduler::Impl::let_go(FunctionId function) {
-  const auto go = [&](DeviceId where, Ledger& ledger) {
-    for (const Ledger::Key& key : ledger.items_of(function)) {
-      Ledger::Item& item = *ledger.find(key);
-      if (!item.kept) continue;
-      item.until = now_;
-      const Time others = kept_until(where, key);
-      stay(where, ledger, key, std::max(others, now_ + config_.keep_alive), others > now_);
+template <class F>
+void Scheduler::Impl::for_each_kept(const Keeps::Kept& kept, F&& f) {
+  // It may have had an executor of its own meanwhile.
+  for (const Group& group : {Group{kept.domain, std::nullopt}, Group{kept.domain, kept.function}}) {
+    for (const DeviceId id : devices_.with(group)) {
+      Device& device = *devices_.find(id);
+      const ExecutorId executor = device.executors.at(group);
+      const auto visit = [&](Ledger::Key key) {
+        if (device.ledger.find(key)) f(id, device.ledger, key);
+      };
+      visit({executor, Ledger::kContext});
+      for (const ObjectNeed& need : kept.objects) visit({executor, need.object});
     }
-  };
-  for (const DeviceId id : devices_.homes(function)) go(id, devices_.find(id)->ledger);
-  if (has_host_) go({0}, host_);
+  }
+  for (const ObjectNeed& need : kept.objects)
+    if (has_host_ && host_.find(host_key(need.object))) f(DeviceId{0}, host_, host_key(need.object));
+}
+
+void Scheduler::Impl::let_go(const Keeps::Kept& kept) {
+  for_each_kept(kept, [&](DeviceId where, Ledger& ledger, Ledger::Key key) {
+    const Time was = kept.at(stage_of(where, key));
+    if (was <= now_ || std::min(was, now_ + kLongest) <= kept_until(where, key)) return;
+    ledger.find(key)->until = now_;
+    stay(where, ledger, key, now_ + config_.keep_alive);
+  });
+}
+
+void Scheduler::Impl::lapse() {
+  while (const auto kept = keeps_.lapse(now_))
+    for_each_kept(*kept, [&](DeviceId where, Ledger& ledger, Ledger::Key key) {
+      if (ledger.find(key)->kept) ledger.keep(key, kept_until(where, key) > now_);
+    });
 }
 
 void Scheduler::Impl::stay(Device& device, const RunRecord& run) {
@@ -91,36 +115,30 @@ void Scheduler::Impl::stay(Device& device, const RunRecord& run) {
     if (is_gone && stage < 2) return Duration{0};  // others may use its context
     return exit_->stay(arrivals_, run.function, price_ns, rent_of(bytes, memory), stage, config_);
   };
-  const auto kept = kept_.find(run.function);
-  const Stage floor = kept != kept_.end() && kept->second.until > now_ ? kept->second.stage : Stage::kNothing;
-  const auto at_least = [&](Stage stage, Time until) {
-    return floor >= stage && !QUERN_MUTANT(36) ? std::max(until, std::min(kept->second.until, now_ + kLongest)) : until;
-  };
-
   const uint64_t device_bytes = object_bytes + run.memory_bytes;
   const Duration hot = stay_of(0, prices_.load_ns(device.id, device_bytes), device_bytes, device.memory_bytes);
   Duration host = hot;
-  const Time until_hot = at_least(Stage::kHot, after(now_, hot));
-  for (const ObjectNeed& need : run.objects)
-    stay(device.id, device.ledger, {run.executor, need.object}, until_hot, floor >= Stage::kHot);
-  if (run.has_lane) stay(device.id, device.ledger, {run.executor, Ledger::lane_id(run.lane)}, until_hot, false);
+  const Time until_hot = after(now_, hot);
+  for (const ObjectNeed& need : run.objects) stay(device.id, device.ledger, {run.executor, need.object}, until_hot);
+  if (run.has_lane) stay(device.id, device.ledger, {run.executor, Ledger::lane_id(run.lane)}, until_hot);
   if (has_host_ && object_bytes > 0) {
     host = std::max(hot, stay_of(1, prices_.fetch_ns(object_bytes), object_bytes, host_.memory_bytes()));
-    const Time until = at_least(Stage::kHost, after(now_, host));
-    for (const ObjectNeed& need : run.objects) stay({0}, host_, host_key(need.object), until, floor >= Stage::kHost);
+    for (const ObjectNeed& need : run.objects) stay({0}, host_, host_key(need.object), after(now_, host));
   }
   const Duration context =
       std::max(host, stay_of(2, prices_.start_ns(device.id), device.context_bytes, device.memory_bytes));
-  stay(device.id, device.ledger, {run.executor, Ledger::kContext}, at_least(Stage::kContext, after(now_, context)),
-       floor >= Stage::kContext);
+  stay(device.id, device.ledger, {run.executor, Ledger::kContext}, after(now_, context));
 }
 
-void Scheduler::Impl::stay(DeviceId where, Ledger& ledger, Ledger::Key key, Time until, bool kept) {
+void Scheduler::Impl::stay(DeviceId where, Ledger& ledger, Ledger::Key key, Time until) {
   Ledger::Item* item = ledger.find(key);
   if (!item || item->state == Ledger::State::kLeaving) return;
+  const Time kept = kept_until(where, key);
+  if (!QUERN_MUTANT(36)) until = std::max(until, kept);
+  // One that never had a time to leave has none to be longer than.
   const bool has_until = item->until != Time::never() && item->until > now_;
   item->until = has_until ? std::max(item->until, until) : until;
-  if (kept || (item->kept && !has_until)) ledger.keep(key, kept);
+  ledger.keep(key, kept > now_);
   arm_exit(where, ledger, key);
 }
 
@@ -145,7 +163,7 @@ void Scheduler::Impl::exit_due() {
         item.state == Ledger::State::kPromised)
       continue;  // armed anew when its run is over
     Time until = item.until;
-    if (!kept_.empty() && !QUERN_MUTANT(36)) until = std::max(until, kept_until(where, key));
+    if (!QUERN_MUTANT(36)) until = std::max(until, kept_until(where, key));
     // What is in a context goes with it, so it stays as long as that does.
     if (key.second == Ledger::kContext) until = std::max(until, ledger.latest_of(key.first));
     if (until > now_) {
@@ -168,7 +186,7 @@ void Scheduler::Impl::send_away(FunctionId function) {
     for (const Ledger::Key& key : ledger.items_of(function)) {
       const Ledger::Item* item = ledger.find(key);
       if (!item || !item->rank || key.second == Ledger::kContext) continue;
-      if (!kept_.empty() && kept_until(device ? device->id : DeviceId{0}, key) > now_) continue;
+      if (kept_until(device ? device->id : DeviceId{0}, key) > now_) continue;
       ++exits_done_;
       if (device)
         leave(*device, key);

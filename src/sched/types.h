@@ -134,8 +134,9 @@ struct Submit {
 struct Cancel {
   RequestId request;
 };
-/// Keep a function at least at this stage until then, or no longer (kNothing): because its settings say so, or because
-/// someone has a lease on it. What is missing is brought as far as there is room that nobody needs.
+/// Keep a function at least at this stage until then, or no longer (kNothing). Without an end it is what its settings
+/// say: that holds from now on, and what was said before is void. With an end it is a lease on top of that, and at each
+/// stage the longest holds. What is missing is brought as far as there is room that nobody needs.
 struct Keep {
   FunctionId function;
   DomainId domain;

@@ -243,6 +243,21 @@ TEST(PinsChecker, SeesWhatIsKeptLeave) {
   EXPECT_TRUE(leaves(context, kill));
 }
 
+TEST(PinsChecker, KnowsThatTheLongerLeaseHolds) {
+  const auto leaves = [](Time first, Time second) {
+    Watched<PinsChecker> watched;
+    watched.running().step(keep_hot(first)).step(keep_hot(second)).step(Finished{.run = run1});
+    EXPECT_EQ(watched.why(), "");
+    watched.step(Tick{}, add(Unload{.executor = e1, .object = o1}));
+    return watched.fails();
+  };
+  const Time soon{Duration::millis(9).ns}, late{Duration::seconds(9).ns};
+  EXPECT_FALSE(leaves(soon, soon));
+  EXPECT_TRUE(leaves(Time::never(), soon));
+  EXPECT_TRUE(leaves(late, soon));
+  EXPECT_TRUE(leaves(soon, late));
+}
+
 TEST(PinsChecker, SeesPinsThatStay) {
   Watched<PinsChecker> watched;
   watched.running();

@@ -57,19 +57,21 @@ void PinsChecker::note(Time now, const sched::Event& event) {
   const auto forget = [&](sched::FunctionId function) {
     for (auto& [what, functions] : kept_) functions.erase(function);
   };
-  if (const auto* keep = std::get_if<sched::Keep>(&event)) forget(keep->function);
+  if (const auto* keep = std::get_if<sched::Keep>(&event);
+      keep && (keep->until == Time::never() || keep->stage == sched::Stage::kNothing))
+    forget(keep->function);
   if (const auto* gone = std::get_if<sched::FunctionGone>(&event)) forget(gone->function);
   if (!shadow_.ended().empty())
     std::erase_if(kept_, [&](const auto& entry) { return !shadow_.find(entry.first.first); });
   if (!std::holds_alternative<sched::Finished>(event)) return;
   for (const auto& [id, run] : shadow_.ended()) {
-    const auto keep = shadow_.keeps().find(run.submit->function);
-    const Shadow::Executor* executor = shadow_.find(run.executor);
-    if (keep == shadow_.keeps().end() || keep->second.until <= now || executor->own_function || run.is_doomed) continue;
-    kept_[{run.executor, std::nullopt}].insert(run.submit->function);
-    if (keep->second.stage < sched::Stage::kHot) continue;
+    const sched::FunctionId function = run.submit->function;
+    const auto is_kept = [&](sched::Stage stage) { return shadow_.kept_until(function, stage) > now; };
+    if (!is_kept(sched::Stage::kContext) || shadow_.find(run.executor)->own_function || run.is_doomed) continue;
+    kept_[{run.executor, std::nullopt}].insert(function);
+    if (!is_kept(sched::Stage::kHot)) continue;
     for (const sched::ObjectNeed& need : run.submit->objects)
-      if (!run.lost.contains(need.object)) kept_[{run.executor, need.object}].insert(run.submit->function);
+      if (!run.lost.contains(need.object)) kept_[{run.executor, need.object}].insert(function);
   }
 }
 
@@ -78,12 +80,11 @@ void PinsChecker::check_kept(Time now, const Kept& what) {
   const auto kept = kept_.find(what);
   if (kept == kept_.end() || config_.policy.placement == "exclusive") return;
   for (const sched::FunctionId function : kept->second) {
-    const auto keep = shadow_.keeps().find(function);
-    expect(keep == shadow_.keeps().end() || keep->second.until <= now, now,
-           "{} leaves e{}, where f{} is to be kept {} until {}ns, and nobody needs the room",
+    const sched::Stage stage = what.second ? sched::Stage::kHot : sched::Stage::kContext;
+    const Time until = shadow_.kept_until(function, stage);
+    expect(until <= now, now, "{} leaves e{}, where f{} is to be kept {} until {}ns, and nobody needs the room",
            what.second ? fmt::format("o{}", what.second->value) : "the context", what.first.value, function.value,
-           keep == shadow_.keeps().end() ? "" : sched::name_of(keep->second.stage),
-           keep == shadow_.keeps().end() ? 0 : keep->second.until.ns);
+           sched::name_of(stage), until.ns);
   }
 }
 

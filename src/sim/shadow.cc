@@ -23,6 +23,11 @@ const Shadow::Object* Shadow::find(sched::ObjectId id) const { return host_ ? lo
 const Shadow::Run* Shadow::find(sched::RunId id) const { return look_up(runs_, id); }
 const Shadow::Request* Shadow::find(sched::RequestId id) const { return look_up(requests_, id); }
 const Shadow::Program* Shadow::find(sched::LauncherId id) const { return look_up(programs_, id); }
+Time Shadow::kept_until(sched::FunctionId function, sched::Stage stage) const {
+  const auto found = keeps_.find(function);
+  return found == keeps_.end() ? Time{0} : found->second[static_cast<size_t>(stage)];
+}
+
 const sched::Grant* Shadow::grant_of(sched::LauncherId launcher) const { return look_up(grants_, launcher); }
 
 const Shadow::Run* Shadow::run_in(sched::LauncherId lane) const {
@@ -137,9 +142,13 @@ void Shadow::on(Time now, const sched::Submit& event) {
 void Shadow::on(Time, const sched::Tick&) { wake_ = Time::never(); }
 void Shadow::on(Time, const sched::WakeAt& action) { wake_ = action.time; }
 
+// A lease is on top of what was said before, and the longer holds; without an end it is said anew.
 void Shadow::on(Time, const sched::Keep& event) {
-  keeps_.erase(event.function);
-  if (event.stage != sched::Stage::kNothing) keeps_.emplace(event.function, event);
+  if (event.until == Time::never() || event.stage == sched::Stage::kNothing) keeps_.erase(event.function);
+  if (event.stage == sched::Stage::kNothing) return;
+  auto& until = keeps_[event.function];
+  for (size_t stage = 1; stage <= static_cast<size_t>(event.stage); ++stage)
+    until[stage] = std::max(until[stage], event.until);
 }
 
 void Shadow::on(Time, const sched::FunctionGone& event) { keeps_.erase(event.function); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -109,8 +110,8 @@ class Shadow {
   const std::map<LaneKey, Lane>& lanes() const { return lanes_; }
   /// Null: there is no host tier.
   const Host* host() const { return host_ ? &*host_ : nullptr; }
-  /// As they were asked for last; their time may be over.
-  const std::map<sched::FunctionId, sched::Keep>& keeps() const { return keeps_; }
+  /// Until when the function is to be kept at this stage at least; 0: it is not.
+  Time kept_until(sched::FunctionId function, sched::Stage stage) const;
   const std::map<sched::RunId, Run>& runs() const { return runs_; }
   const std::map<sched::RequestId, Request>& requests() const { return requests_; }
   const std::map<sched::TenantId, sched::TenantSet>& tenants() const { return tenants_; }
@@ -201,7 +202,7 @@ class Shadow {
   std::map<sched::ExecutorId, Executor> executors_;
   std::map<ObjectKey, Object> objects_;
   std::map<LaneKey, Lane> lanes_;
-  std::map<sched::FunctionId, sched::Keep> keeps_;
+  std::map<sched::FunctionId, std::array<Time, 4>> keeps_;  // by stage
   std::map<sched::RunId, Run> runs_, ended_;
   std::map<sched::RequestId, Request> requests_;
   std::map<sched::TenantId, sched::TenantSet> tenants_;
