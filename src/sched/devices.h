@@ -38,6 +38,7 @@ struct Ahead {
   Stage stage = Stage::kHot;  ///< how far
   size_t next = 0;            ///< the first of `objects` that is not on its way yet
   uint32_t starts = 0;        ///< executors that were started for it
+  uint32_t fetches = 0;       ///< of the next object, that were begun for it
 };
 
 struct Device {

@@ -38,12 +38,14 @@ void Ledger::list(Key key, Item& item) {
   item.rank = eviction_->rank({kind_of(key.second), item.bytes, item.reload_ns, item.uses}, floor_);
   idle_.insert({item.kept, *item.rank, item.last_use, key});
   idle_bytes_ += item.bytes;
+  if (item.kept) idle_kept_bytes_ += item.bytes;
 }
 
 void Ledger::unlist(Key key, Item& item) {
   if (!item.rank) return;
   idle_.erase({item.kept, *item.rank, item.last_use, key});
   idle_bytes_ -= item.bytes;
+  if (item.kept) idle_kept_bytes_ -= item.bytes;
   item.rank.reset();
 }
 

@@ -66,6 +66,8 @@ class Ledger {
   uint64_t shortage(uint64_t more) const;
   /// Whether `more` could be promised if all left that may leave.
   bool could_promise(uint64_t more) const { return held_ + promised_ + more <= memory_ + leaving_ + idle_bytes_; }
+  /// The same if only what is not kept did.
+  bool could_promise_beside_kept(uint64_t more) const { return could_promise(more + idle_kept_bytes_); }
   /// Whether this much can be asked for at once.
   bool has_now(uint64_t bytes) const { return held_ + bytes <= memory_; }
 
@@ -118,7 +120,8 @@ class Ledger {
 
   const Eviction* eviction_ = nullptr;
   uint64_t memory_ = 0, held_ = 0, promised_ = 0, leaving_ = 0;
-  uint64_t idle_bytes_ = 0;  // of what may leave
+  uint64_t idle_bytes_ = 0;       // of what may leave
+  uint64_t idle_kept_bytes_ = 0;  // of that: what is kept
   int64_t floor_ = 0;
   std::map<Key, Item> items_;
   Idle idle_;

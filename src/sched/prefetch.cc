@@ -12,6 +12,7 @@ namespace quern::sched {
 namespace {
 
 constexpr uint32_t kMostStarts = 3;
+constexpr uint32_t kMostFetches = 3;
 constexpr size_t kMostAhead = 2;                         // requests that are looked at
 constexpr int kMostLeave = 4;                            // at a time, for one piece
 constexpr Duration kAheadLease = Duration::seconds(30);  // how long it waits for its request
@@ -20,9 +21,13 @@ constexpr Duration kAheadLease = Duration::seconds(30);  // how long it waits fo
 
 void Scheduler::Impl::prefetch(Device& device) {
   if (!device.can_serve() || placement_->wants_device_alone()) return;
-  while (!device.aheads.empty()) {
-    if (!bring(device, device.aheads.front())) break;
-    device.aheads.pop_front();
+  // One that waits for room, or for what is on its way, is in nobody's way.
+  for (auto it = device.aheads.begin(); it != device.aheads.end();) {
+    const Keeps::Kept* kept = keeps_.find(it->function);
+    const Stage stage = kept ? kept->highest(now_) : Stage::kNothing;
+    if (stage != it->stage) it->stage = stage, it->next = 0;
+    const bool is_over = stage == Stage::kNothing;
+    it = is_over || bring(device, *it) ? device.aheads.erase(it) : it + 1;
   }
   if (!setup_->prefetch || device.is_idle()) return;
   if (device.ahead) {
@@ -35,7 +40,8 @@ void Scheduler::Impl::prefetch(Device& device) {
     if (request->ahead_on || request->attempt > 1 || devices_.has_all(device, *request)) continue;
     request->ahead_on = device.id;
     device.ahead_of = request->submit.request;
-    device.ahead = Ahead{request->submit.function, request->group, request->submit.objects, Stage::kHot, 0, 0};
+    device.ahead =
+        Ahead{.function = request->submit.function, .group = request->group, .objects = request->submit.objects};
     if (!bring(device, *device.ahead)) return;
     device.ahead.reset();
   }
@@ -68,26 +74,34 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
                       .domain = ahead.group.domain,
                       .own_function = ahead.group.own_function});
   }
-  for (; ahead.stage >= Stage::kHost && ahead.next < ahead.objects.size(); ++ahead.next) {
+  for (; ahead.stage >= Stage::kHost && ahead.next < ahead.objects.size(); ++ahead.next, ahead.fetches = 0) {
     const ObjectNeed& need = ahead.objects[ahead.next];
     if (has_host_ && !is_on_host(need.object)) {
       const Ledger::Key key = host_key(need.object);
-      if (!host_.find(key)) {
+      const Ledger::Item* item = host_.find(key);
+      const bool is_leaving = item && item->state == Ledger::State::kLeaving;
+      if (!item) {
+        // What cannot be read is not asked for again and again: the first run will see.
+        if (ahead.fetches >= kMostFetches) return true;
         if (host_.shortage(need.bytes) > 0 || !host_.has_now(need.bytes)) return true;  // the run will make room
         host_.bring(key, need.bytes, use_of(ahead.function, prices_.fetch_ns(need.bytes)));
         host_.find(key)->underway = true;
         lease({0}, host_, key);
         ++prefetches_;
+        ++ahead.fetches;
         act(Fetch{.object = need.object, .bytes = need.bytes});
       }
-      if (ahead.stage == Stage::kHost) continue;
+      if (ahead.stage == Stage::kHost && !is_leaving) continue;
       fetch_waiters_[need.object].insert(device.id);
       return false;
     }
     if (ahead.stage < Stage::kHot) continue;
     if (executor->state != Executor::State::kUp) return executor->state == Executor::State::kEnding;
     const Ledger::Key key{executor->id, need.object};
-    if (ledger.find(key)) continue;
+    if (const Ledger::Item* item = ledger.find(key)) {
+      if (item->state == Ledger::State::kLeaving) return false;  // it is brought again once it has left
+      continue;
+    }
     const uint64_t bytes = round_up(need.bytes);
     if (!make_room_ahead(device, bytes, is_kept)) return false;
     ledger.bring(key, bytes, use_of(ahead.function, reload_ns(device, need)));
@@ -109,7 +123,7 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
 bool Scheduler::Impl::make_room_ahead(Device& device, uint64_t bytes, bool may_evict) {
   Ledger& ledger = device.ledger;
   if (ledger.shortage(bytes) == 0 || QUERN_MUTANT(35)) return ledger.has_now(bytes) || QUERN_MUTANT(35);
-  if (!may_evict) return false;
+  if (!may_evict || !ledger.could_promise_beside_kept(bytes)) return false;
   const auto is_wanted = [&](FunctionId function) { return tenants_.size_of(function) > 0; };
   for (int i = 0; i < kMostLeave && ledger.shortage(bytes) > 0; ++i) {
     const auto victim = ledger.choose(is_wanted);

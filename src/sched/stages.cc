@@ -43,6 +43,7 @@ void Scheduler::Impl::on(const Keep& event) {
   const auto where = homes.empty() ? devices_.emptiest(bytes) : std::optional(homes.front());
   if (!where) return;
   Device& device = *devices_.find(*where);
+  std::erase_if(device.aheads, [&](const Ahead& ahead) { return ahead.function == event.function; });
   if (device.aheads.size() >= kMostAheads) device.aheads.pop_front();
   device.aheads.push_back({.function = event.function,
                            .group = group_of(event.function, event.domain),
