@@ -169,6 +169,35 @@ def test_keep_brings_it_before_the_first_call(make_server):
     wait_until(server, is_hot, "hot after a restart")
 
 
+def test_keep_warm_is_of_the_current_version_and_outlasts_leases(make_server):
+    """contract 14: the versions before it are let go; a lease does not end it, nor does another setting end a lease."""
+    server = make_server(config=OWN.format("64MiB"))
+
+    def kept():
+        return {item["name"] for item in memory(server)["cpu0"]["items"]
+                if item["kind"] == "object" and item["state"] == "resident" and "kept" in item["why"]}
+
+    def wait_kept(other_than, count=1):
+        wait_until(server, lambda: len(kept()) == count and not kept() & other_than, "kept")
+        return kept()
+
+    assert deploy(server, "warm", 5).status == 201
+    assert server.request("PATCH", "/v1/functions/warm", b'{"keep_warm": "hot"}').status == 200
+    first = wait_kept(set())
+    assert deploy(server, "warm", 6).status in (200, 201)
+    second = wait_kept(first)
+    assert server.cli("rollback", "warm").returncode == 0
+    assert wait_kept(second) == first
+    assert server.request("POST", "/v1/functions/warm/keep?stage=hot&for=100ms").status == 202
+    assert server.cli("set", "warm", "keep_warm=").returncode == 0
+    wait_kept(first | second, 0)
+    assert server.request("POST", "/v1/functions/warm/keep?stage=hot&for=60s").status == 202
+    wait_kept(second)
+    assert server.request("PATCH", "/v1/functions/warm", b'{"priority": 3}').status == 200
+    check(server, "warm", 5)
+    assert kept() == first
+
+
 def test_why_tells_where_the_time_went(make_server):
     """contract 11: the parts of a cold call, and that a warm one had none."""
     server = make_server(config=OWN.format("64MiB") + "pool: 0")

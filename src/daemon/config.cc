@@ -33,7 +33,8 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "classes", "least_share", "build_limit"});
+    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "classes", "least_share",
+                                 "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
     if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);

@@ -52,8 +52,8 @@ struct Config {
   uint32_t pool = 2;                         ///< blank executors per device that wait for a domain, at the most
   Duration build_limit = Duration::seconds(60);
   PolicyConfig policy;
-  uint32_t least_share = 10;  ///< in thousandths, of a device's time: what who has work gets beside more urgent ones
-  bool classes = true;        ///< workers of executors that run only best effort give way to all others, where permitted
+  uint32_t least_share = 10;  ///< in thousandths of a device's time: what who has work gets beside more urgent ones
+  bool classes = true;  ///< workers of executors that run only best effort give way to all others, where permitted
   std::string record_file;  ///< where the core's events and actions are written; empty: nowhere
   uint64_t record_bytes = uint64_t{1} << 30;  ///< how much of them
   std::vector<int> host_cores;                ///< where the daemon's own threads run; empty: anywhere

@@ -10,6 +10,7 @@
 #include <future>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/units.h"
@@ -103,8 +104,8 @@ class LiveDaemon final : public Daemon {
 
  private:
   explicit LiveDaemon(Config config);
-  /// Its settings say how far it stays ready.
-  void keep_as_set(const Tenant& tenant, const DeployedRef& function);
+  /// Its settings say how far the current version stays ready; those before it do not.
+  void keep_as_set(const Tenant& tenant, std::string_view name);
   std::vector<sched::TenantSet> tenant_sets(const std::map<std::string, int64_t>& vtimes) const;
   Status check_fits(const DeployedFunction& function, const Settings& settings, const CachedPlan& plan) const;
   Status give_room(LiveCall& call, const CallSpec& spec, const CallOptions& options, const Manifest& manifest);
@@ -192,7 +193,7 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   QUERN_TRY(self->standings_, StandingsKeeper::create(*self->runner_, *self->deployer_, std::move(names)));
   QUERN_TRY(self->profiles_, ProfileKeeper::create(*self->runner_, *self->deployer_));
   for (const Tenant& tenant : self->tenants_)
-    for (const DeployedRef& function : self->registry_.list(tenant.name)) self->keep_as_set(tenant, function);
+    for (const DeployedRef& function : self->registry_.list(tenant.name)) self->keep_as_set(tenant, function->name);
   self->runner_->start();
   self->deployer_->start();
   self->objects_->start();
@@ -201,9 +202,13 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   return std::unique_ptr<Daemon>(std::move(self));
 }
 
-void LiveDaemon::keep_as_set(const Tenant& tenant, const DeployedRef& function) {
-  const auto stage = static_cast<sched::Stage>(function->live_settings->get().keep_warm);
-  (void)runner_->post(KeepMessage{function, tenant.domain_id, stage, Time::never()});
+void LiveDaemon::keep_as_set(const Tenant& tenant, std::string_view name) {
+  bool is_current = true;
+  for (const DeployedRef& function : registry_.versions(tenant.name, name)) {
+    const KeepWarm wanted = function->live_settings->get().keep_warm;
+    const auto stage = std::exchange(is_current, false) ? static_cast<sched::Stage>(wanted) : sched::Stage::kNothing;
+    (void)runner_->post(KeepMessage{function, tenant.domain_id, stage, Time::never()});
+  }
 }
 
 std::vector<sched::TenantSet> LiveDaemon::tenant_sets(const std::map<std::string, int64_t>& vtimes) const {
@@ -304,9 +309,7 @@ bool LiveDaemon::is_ready() const {
 void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) {
   deployer_->deploy(tenant.name, std::move(name), std::move(tar),
                     [this, &tenant, done = std::move(done)](Result<Deployed> deployed) {
-                      if (deployed.ok())
-                        if (const auto function = registry_.current(tenant.name, deployed->function->name))
-                          keep_as_set(tenant, function);
+                      if (deployed.ok()) keep_as_set(tenant, deployed->function->name);
                       done(std::move(deployed));
                     });
 }
@@ -320,20 +323,21 @@ Status LiveDaemon::remove(const Tenant& tenant, std::string_view name) {
 
 Result<FunctionRef> LiveDaemon::rollback(const Tenant& tenant, std::string_view name, std::string_view version) {
   QUERN_TRY(DeployedRef function, deployer_->rollback(tenant.name, name, version));
+  keep_as_set(tenant, name);
   return FunctionRef(std::move(function));
 }
 
 Result<FunctionRef> LiveDaemon::set(const Tenant& tenant, std::string_view name,
                                     const std::map<std::string, std::string>& changes) {
   QUERN_TRY(DeployedRef function, deployer_->set(tenant.name, name, changes));
-  keep_as_set(tenant, function);
+  if (changes.contains("keep_warm")) keep_as_set(tenant, name);  // it ends leases, too
   return FunctionRef(std::move(function));
 }
 
 Status LiveDaemon::keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) {
   QUERN_TRY(const DeployedRef function, registry_.find(tenant.name, name, ""));
   if (stage == KeepWarm::kNothing || lease.ns <= 0) {
-    keep_as_set(tenant, function);
+    keep_as_set(tenant, name);
     return {};
   }
   const auto wanted = std::max(stage, function->live_settings->get().keep_warm);

@@ -27,8 +27,9 @@ class ProgramTest : public testing::Test {
     const auto copy = [](int fd) { return os::Fd(dup(fd)); };
     program_ = std::move(*Program::open(copy(pages_.daemon_fd.get()), copy(pages_.executor_fd.get()), copy(wake_.fd()),
                                         copy(daemon_wake_.fd())));
+    auto& ours = pages_.daemon().lanes[0];
     auto& theirs = pages_.executor().lanes[0];
-    events_ = std::make_unique<ipc::RingConsumer>(theirs.event_head, pages_.daemon().lanes[0].event_tail, theirs.events);
+    events_ = std::make_unique<ipc::RingConsumer>(theirs.event_head, ours.event_tail, theirs.events);
   }
   void set_gate(const ipc::Grant& grant) { ipc::write_grant(pages_.daemon().lanes[0].gate, epoch_, grant); }
   /// What it told, since it was asked last.

@@ -55,7 +55,7 @@ struct Quota {
   uint32_t request = 0, limit = 1000, units = 1000;
   bool operator==(const Quota&) const = default;
 };
-/// How many units of a device that has so many: as much as it asks for, but no more than that come to, and at least one.
+/// How many units of a device that has so many: as many as the share comes to, rounded down, and at least one.
 uint32_t units_of(const Quota& quota, uint32_t units);
 
 // Events: what happened.
