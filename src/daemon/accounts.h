@@ -150,7 +150,9 @@ struct RunWaits {
   Time closed_at{0};  ///< its gate is closed since; 0: it is open
   Cause closed_by = Cause::kUrgent;
   std::string closed_for;  ///< a function of its tenant; "" is someone else
-  bool is_whole = false;   ///< a kernel that cannot be cut was on the device when it was closed
+  /// A kernel that cannot be cut was on the device when it was closed: since then, whatever turns it had. 0: none.
+  Time whole_since{0};
+  uint32_t whole_launch = 0;  ///< which one
   std::optional<WholeKernel> whole;
 
   /// Until now; what is before `pushed` is set-up.

@@ -69,7 +69,6 @@ void Runner::note_gate(Executor& executor, uint32_t lane, sched::Grant::Why why)
   const Time now = os::now();
   run.waits.settle(now);
   run.waits.closed_at = why == Why::kOpen ? Time{0} : now;
-  run.waits.is_whole = false;
   if (why == Why::kOpen) return;
   run.waits.closed_by = why == Why::kUrgent ? Cause::kUrgent : Cause::kQuota;
   run.waits.closed_for.clear();
@@ -85,10 +84,13 @@ void Runner::note_gate(Executor& executor, uint32_t lane, sched::Grant::Why why)
     run.waits.closed_for = most_urgent->function->name;
   const auto launch = executor.process->running_launch(lane, *it);
   const auto& launches = run.plan->plan.launches;
+  const Time since = std::exchange(run.waits.whole_since, Time{0});
   if (!run.binary || !launch || *launch >= launches.size()) return;
   const uint32_t kernel = launches[*launch].kernel;
   if (kernel >= run.binary->unsliceable.size() || run.binary->unsliceable[kernel].empty()) return;
-  run.waits.is_whole = true;
+  const bool is_same = since.ns != 0 && run.waits.whole_launch == *launch;
+  run.waits.whole_since = is_same ? since : now;
+  run.waits.whole_launch = *launch;
   if (!run.waits.whole)
     run.waits.whole = WholeKernel{launches[*launch].entry, run.binary->unsliceable[kernel], Duration{0}};
 }
@@ -102,20 +104,21 @@ void Runner::note_urgent(const LiveRun& comes, const Executor& executor) {
   }
 }
 
-// How long a kernel that could not be cut was on the device after its gate was closed: until it ended, or until someone
-// more urgent began.
+// How long someone more urgent waited for a kernel that could not be cut: until that ended, or the other began. Turns
+// that the kernel's run had meanwhile change nothing: it was on the device before and after.
 void Runner::note_held(const Executor& executor, LiveRun& ended) {
   const Time now = os::now();
   const auto hold = [&](LiveRun& run, Time from, Time to) {
-    if (!run.waits.is_closed() || !run.waits.is_whole || !run.waits.whole) return;
-    const Duration held = std::min(to, now) - std::max(from, run.waits.closed_at);
+    if (run.waits.whole_since.ns == 0 || !run.waits.whole) return;
+    const Duration held = std::min(to, now) - std::max(from, run.waits.whole_since);
     run.waits.whole->held = std::max(run.waits.whole->held, held);
   };
-  hold(ended, Time{0}, ended.finished);
-  if (ended.started.ns == 0) return;
-  for (auto& [id, other] : runs_)
-    if (other.level > ended.level && executors_.at(other.executor).device == executor.device)
-      hold(other, ended.pushed_at, ended.started);
+  for (auto& [id, other] : runs_) {
+    if (executors_.at(other.executor).device != executor.device) continue;
+    const bool waits = other.pushed && other.started.ns == 0;
+    if (other.level < ended.level && waits) hold(ended, other.pushed_at, ended.finished);
+    if (other.level > ended.level && ended.started.ns != 0) hold(other, ended.pushed_at, ended.started);
+  }
 }
 
 Waits Runner::waits_of(const LiveRun& run, Time now) const {
