@@ -417,8 +417,9 @@ void VirtualPool::report_arrives(uint64_t slot, uint64_t executor_id, std::vecto
 void VirtualPool::run_starts(Time now, uint64_t index, std::vector<sched::Event>& heard) {
   Device& device = devices_[index];
   if (device.running) return;
-  const auto first = std::find_if(device.runs.begin(), device.runs.end(),
-                                  [&](uint64_t id) { return find(id)->ready <= now && is_open(now, id); });
+  const auto first = std::find_if(device.runs.begin(), device.runs.end(), [&](uint64_t id) {
+    return find(id)->ready <= now && is_open(now, id) && !is_being_loaded(now, *find(id));
+  });
   if (first == device.runs.end()) return advance(now, device);  // the one it was planned for is gone, or closed
   const uint64_t id = *first;
   Run& run = *find(id);
@@ -436,6 +437,15 @@ void VirtualPool::run_starts(Time now, uint64_t index, std::vector<sched::Event>
   if (is_metered(launcher)) agenda_.put(now + kMeterEvery, Agenda::Kind::kMeters, launcher.value, run.times);
   if (!std::exchange(run.is_started, true) && id < sched::kFirstProgram)
     tell(now, run.executor, sched::Started{sched::RunId{id}}, {0}, heard);
+}
+
+// A load of it ends at this very moment, and how is still to come.
+bool VirtualPool::is_being_loaded(Time now, const Run& run) {
+  if (run.executor == 0 || !run.objects) return false;
+  const Executor& executor = *executors_.find(run.executor);
+  return std::any_of(executor.loads.begin(), executor.loads.end(), [&](const Copy& copy) {
+    return copy.due <= now && std::find(run.objects->begin(), run.objects->end(), copy.object) != run.objects->end();
+  });
 }
 
 void VirtualPool::run_ends(Time now, uint64_t id, std::vector<sched::Event>& heard) {

@@ -157,6 +157,7 @@ class VirtualPool {
   };
 
   Device& device_of(const Executor& executor) { return devices_[executor.device]; }
+  bool is_being_loaded(Time now, const Run& run);
   /// A report of an executor that is there, `delay` after now; straight to `heard` if it arrives at once.
   void tell(Time now, uint64_t executor, const sched::Event& event, Duration delay, std::vector<sched::Event>& heard);
   void report_arrives(uint64_t slot, uint64_t executor, std::vector<sched::Event>& heard);
