@@ -24,7 +24,8 @@ struct Grant {
 /// What a launcher reads before each launch: one cache line that only the daemon can write.
 ///
 /// It is closed while a grant is written, so that nobody launches by half of one: who reads the same word before and
-/// after the rest has read one grant.
+/// after the rest has read one grant. Whoever sees any part of a newer one sees that it was closed before: that is why
+/// the parts are released and acquired, too.
 struct alignas(64) Gate {
   std::atomic<uint64_t> word{0};  ///< epoch << 5 | flags | open; the epoch grows with every grant
   std::atomic<int64_t> from_ns{0};
@@ -49,12 +50,12 @@ inline void write_grant(Gate& gate, uint64_t& epoch, const Grant& grant) {
   const uint64_t word = ++epoch << 5 | (grant.tells ? 2 : 0) | (grant.meters ? 4 : 0) | (grant.traces ? 8 : 0) |
                         (grant.overdraws ? 16 : 0);
   gate.word.store(word, std::memory_order_seq_cst);
-  gate.from_ns.store(grant.from_ns, std::memory_order_relaxed);
-  gate.until_ns.store(grant.until_ns, std::memory_order_relaxed);
-  gate.depth_ns.store(grant.depth_ns, std::memory_order_relaxed);
-  gate.depth.store(grant.depth, std::memory_order_relaxed);
-  gate.slice_ns.store(grant.slice_ns, std::memory_order_relaxed);
-  gate.beyond_ns.store(grant.beyond_ns, std::memory_order_relaxed);
+  gate.from_ns.store(grant.from_ns, std::memory_order_release);
+  gate.until_ns.store(grant.until_ns, std::memory_order_release);
+  gate.depth_ns.store(grant.depth_ns, std::memory_order_release);
+  gate.depth.store(grant.depth, std::memory_order_release);
+  gate.slice_ns.store(grant.slice_ns, std::memory_order_release);
+  gate.beyond_ns.store(grant.beyond_ns, std::memory_order_release);
   if (grant.open) gate.word.store(word | 1, std::memory_order_seq_cst);
 }
 
@@ -67,13 +68,12 @@ inline Grant read_grant(const Gate& gate) {
   grant.traces = is_tracing(word);
   grant.overdraws = is_overdrawing(word);
   if (!is_open(word)) return grant;
-  grant.from_ns = gate.from_ns.load(std::memory_order_relaxed);
-  grant.until_ns = gate.until_ns.load(std::memory_order_relaxed);
-  grant.depth_ns = gate.depth_ns.load(std::memory_order_relaxed);
-  grant.depth = gate.depth.load(std::memory_order_relaxed);
-  grant.slice_ns = gate.slice_ns.load(std::memory_order_relaxed);
-  grant.beyond_ns = gate.beyond_ns.load(std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_acquire);
+  grant.from_ns = gate.from_ns.load(std::memory_order_acquire);
+  grant.until_ns = gate.until_ns.load(std::memory_order_acquire);
+  grant.depth_ns = gate.depth_ns.load(std::memory_order_acquire);
+  grant.depth = gate.depth.load(std::memory_order_acquire);
+  grant.slice_ns = gate.slice_ns.load(std::memory_order_acquire);
+  grant.beyond_ns = gate.beyond_ns.load(std::memory_order_acquire);
   grant.open = gate.word.load(std::memory_order_relaxed) == word;
   return grant;
 }
