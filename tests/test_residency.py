@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 from conftest import PRESET, assert_error, tar_of as tar
+from test_accounts import wait_for
 from test_memory import AT, COUNT, KERNEL as PICK, MANIFEST, MIB, check, counters, deploy, table
 
 pytestmark = pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")
@@ -196,6 +197,20 @@ def test_keep_warm_is_of_the_current_version_and_outlasts_leases(make_server):
     assert server.request("PATCH", "/v1/functions/warm", b'{"priority": 3}').status == 200
     check(server, "warm", 5)
     assert kept() == first
+
+
+def test_the_pool_follows_demand(make_server):
+    """Of blank executors there is one more than were needed lately, and one that died is replaced."""
+    server = make_server(config=OWN.format("64MiB") + "pool: 2")
+    wait_for(lambda: len(server.executors()) == 1, "one is ready")
+    [first] = server.executors()
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: len(server.executors()) == 1 and first not in server.executors(), "another is")
+    assert deploy(server, "needs", 5).status == 201
+    check(server, "needs", 5)
+    wait_for(lambda: len(server.executors()) == 3, "its own, and two that are ready")
+    wait_for(lambda: len(server.executors()) == 2, "one of them was not needed")
+    check(server, "needs", 5)
 
 
 def test_why_tells_where_the_time_went(make_server):

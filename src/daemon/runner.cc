@@ -112,7 +112,8 @@ void Runner::serve() {
       feed(sched::Tick{});
     }
     check_greetings(now);
-    Time wake = next_wake_;
+    if (now >= pools_due_ && !stop_at_) fill_pools();
+    Time wake = std::min(next_wake_, stop_at_ ? Time::never() : pools_due_);
     if (recorder_) {
       if (now >= recorder_->due()) recorder_->write();
       wake = std::min(wake, recorder_->due());

@@ -280,6 +280,7 @@ class Runner {
   void greet(uint64_t key);
   /// As many blank executors as demand wants, at most as many as the device may have.
   void fill_pool(uint64_t device);
+  void fill_pools();
   /// Config::pool, or fewer: their contexts may take an eighth of the device's memory.
   uint64_t most_blanks(const DeviceRecord& device) const;
   void check_greetings(Time now);
@@ -400,6 +401,7 @@ class Runner {
   std::map<uint64_t, FunctionName> function_names_;  ///< of those that were called, by id
   std::map<uint64_t, std::string> load_errors_;      ///< why an object did not load, until it does
   std::map<uint64_t, std::deque<Time>> binds_;       ///< by device: when blanks were needed lately
+  Time pools_due_ = Time::never();                   ///< when to look at the pools again
   std::unique_ptr<Recorder> recorder_;               ///< null: nothing is recorded
   Profiles profiles_;
   std::map<FunctionVersion, std::vector<GapsRecord>> kept_gaps_;  ///< of functions not called since the start

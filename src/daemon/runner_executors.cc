@@ -13,6 +13,7 @@ namespace {
 // Opening a vendor's context takes 20-40 ms here, seconds on a GPU.
 constexpr Duration kGreetingLimit = Duration::seconds(60);
 constexpr Duration kDemandWindow = Duration::seconds(10);
+constexpr Duration kReplaceAfter = Duration::millis(500);
 
 }  // namespace
 
@@ -82,12 +83,19 @@ void Runner::fill_pool(uint64_t device_id) {
     executors_.at(key).killed_by_us = true;
     executors_.at(key).process->kill();
   }
+  if (!binds.empty()) pools_due_ = std::min(pools_due_, binds.front() + kDemandWindow + Duration{1});
   for (; blanks < wanted; ++blanks)
     if (const auto key = start_process(device_id); !key.ok()) {
       os::log_warning("device {}: a blank executor cannot be started: {}", device(device_id).config.name,
                       key.error().text);
       return;
     }
+}
+
+void Runner::fill_pools() {
+  pools_due_ = Time::never();
+  for (const auto& device : devices_)
+    if (device->is_up) fill_pool(device->id);
 }
 
 void Runner::look_at(uint64_t which) {
@@ -248,6 +256,8 @@ void Runner::lose(uint64_t key) {
                     end.exit.signal ? fmt::format("signal {}", end.exit.signal) : fmt::format("exit {}", end.exit.code),
                     culprit ? fmt::format(", function {} is to blame", runs_.at(*culprit).function->name) : "",
                     end.last_words.empty() ? "" : "; its last words: " + end.last_words);
+  // A blank one is replaced; not at once, or one that never comes up would be for ever.
+  if (!executor.id && !executor.killed_by_us) pools_due_ = std::min(pools_due_, os::now() + kReplaceAfter);
   const auto id = executor.id;
   const uint64_t device_id = executor.device;
   const std::set<uint64_t> runs = executor.runs;
