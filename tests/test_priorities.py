@@ -157,21 +157,23 @@ class Urgent:
             thread.join(60)
 
 
-def test_nothing_starves_beside_one_that_never_stops(make_server):
-    server = make_server(config=config(least_share="0.1"))
+def with_least_share(make_server, share):
+    server = make_server(config=config(least_share=share))
     deploy(server, "slow", 9)
     deploy(server, "quick", 0)
     assert server.infer("slow", {}, SHORT).status == 200
+    return server
+
+
+def test_nothing_starves_beside_one_that_never_stops(make_server):
+    server = with_least_share(make_server, "0.1")
     with Urgent(server, "quick") as urgent:
         assert server.infer("slow", {}, {"groups": 512, "iterations": 40000}).status == 200
         urgent.wait(1)
 
 
 def test_the_least_share_can_be_nothing(make_server):
-    server = make_server(config=config(least_share="0"))
-    deploy(server, "slow", 9)
-    deploy(server, "quick", 0)
-    assert server.infer("slow", {}, SHORT).status == 200
+    server = with_least_share(make_server, "0")
     with Urgent(server, "quick") as urgent:
         slow = Call(server, "slow", LONG)
         wait_running(server, "slow")
