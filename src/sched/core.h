@@ -90,6 +90,7 @@ class Scheduler::Impl {
   void on(const DeviceMemory& event);
   void on(const Loaded& event);
   void on(const Unloaded& event);
+  void on(const ObjectGone& event);
   void on(const Trimmed& event);
   void set_memory(Device& device, uint64_t memory_bytes);
   /// Something it needed could not be brought: its request runs again. Where the device had too little room, that is
@@ -104,6 +105,8 @@ class Scheduler::Impl {
   int64_t reload_ns(const Device& device, const ObjectNeed& need) const;
   /// Pins and promises what the run needs, and has leave what stands in its way.
   void reserve(Device& device, Executor& executor, RunRecord& run);
+  /// What it was to make is on the device, or never will be.
+  void settle_made(RunRecord& run, bool is_there);
   /// As much leaves as was promised too much.
   void make_room(Device& device);
   /// It leaves the device: nobody needs it.
@@ -122,6 +125,8 @@ class Scheduler::Impl {
   void on(const Fetched& event);
   static Ledger::Key host_key(ObjectId object) { return {ExecutorId{0}, object}; }
   bool is_on_host(ObjectId object) const;
+  /// It has to come to the host before it can come to a device.
+  bool is_behind_host(const ObjectNeed& need) const;
   /// Runs get what they need on the host in the order they got their slots, each all at once: so nobody waits for who
   /// waits for him.
   void serve_host();
@@ -221,10 +226,11 @@ class Scheduler::Impl {
   bool has_host_ = false;
   uint64_t host_known_bytes_ = 0;  // the most it ever had
   Time last_fetched_ = {0};
-  std::set<RunId> host_waiting_;                               // in the order of their slots
-  std::set<DeviceId> host_hungry_;                             // where a fetch waits for room
-  std::map<ObjectId, std::set<DeviceId>> fetch_waiters_;       // whom to look at when it was fetched
-  std::map<ObjectId, std::map<ExecutorId, DeviceId>> mapped_;  // who reads it in place
+  std::set<RunId> host_waiting_;                                           // in the order of their slots
+  std::set<DeviceId> host_hungry_;                                         // where a fetch waits for room
+  std::map<ObjectId, std::set<DeviceId>> fetch_waiters_;                   // whom to look at when it was fetched
+  std::map<ObjectId, std::map<ExecutorId, DeviceId>> mapped_;              // who reads it in place
+  std::map<ObjectId, std::set<std::pair<DeviceId, ExecutorId>>> holders_;  // where a passing one is, or was
   Keeps keeps_;
   /// Where something may leave when its time comes; device 0 is the host.
   using ExitPlace = std::pair<DeviceId, Ledger::Key>;

@@ -23,6 +23,10 @@ bool Scheduler::Impl::is_on_host(ObjectId object) const {
   return item && item->state == Ledger::State::kResident;
 }
 
+bool Scheduler::Impl::is_behind_host(const ObjectNeed& need) const {
+  return has_host_ && (!need.passing || QUERN_MUTANT(74)) && !is_on_host(need.object);
+}
+
 void Scheduler::Impl::serve_host() {
   while (!host_waiting_.empty()) {
     RunRecord& run = runs_.at(*host_waiting_.begin());
@@ -32,7 +36,7 @@ void Scheduler::Impl::serve_host() {
     for (const ObjectNeed& need : run.objects) {
       const Ledger::Item* there = device.ledger.find({run.executor, need.object});
       const bool on_device = there && there->state == Ledger::State::kResident;
-      if (on_device && !device.in_place) continue;
+      if (need.passing || (on_device && !device.in_place)) continue;
       needs.push_back(&need);
       const Ledger::Item* item = host_.find(host_key(need.object));
       if (!item || item->pins == 0) more += need.bytes;

@@ -43,6 +43,7 @@ class Ledger {
     bool kept = false;        ///< the last to leave
     bool from_host = false;   ///< its load was begun ahead of a run, and pins it on the host
     bool underway = false;    ///< on the host: it is being read
+    bool unwanted = false;    ///< it leaves with the last run that needs it
     FunctionId function;      ///< that needed it last
     Time since, used;
     Time until = Time::never();    ///< when it may leave though there is room

@@ -207,6 +207,7 @@ void Scheduler::Impl::assign(Request& request, Device& device, const Request& fi
   run.device_time = request.submit.device_time;
   run.memory_bytes = request.submit.memory_bytes;
   run.objects = request.submit.objects;
+  run.makes = request.submit.makes;
   run.bytes = request.bytes;
   run.level = request.level;
   run.quota = is_own(run.level) ? request.submit.quota : Quota{};

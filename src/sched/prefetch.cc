@@ -76,7 +76,7 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
   }
   for (; ahead.stage >= Stage::kHost && ahead.next < ahead.objects.size(); ++ahead.next, ahead.fetches = 0) {
     const ObjectNeed& need = ahead.objects[ahead.next];
-    if (has_host_ && !is_on_host(need.object)) {
+    if (is_behind_host(need)) {
       const Ledger::Key key = host_key(need.object);
       const Ledger::Item* item = host_.find(key);
       const bool is_leaving = item && item->state == Ledger::State::kLeaving;
@@ -106,7 +106,8 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
     if (!make_room_ahead(device, bytes, is_kept)) return false;
     ledger.bring(key, bytes, use_of(ahead.function, reload_ns(device, need)));
     lease(device.id, ledger, key);
-    if (has_host_) {
+    if (need.passing) holders_[need.object].insert({device.id, executor->id});
+    if (has_host_ && !need.passing) {
       host_.pin(host_key(need.object), need.bytes, use_of(ahead.function, prices_.fetch_ns(need.bytes)));
       ledger.find(key)->from_host = true;
       if (device.in_place) mapped_[need.object][executor->id] = device.id;

@@ -29,7 +29,7 @@ struct Request {
   bool queued = false;
   RunId holds;  ///< while it is not queued: the run that has a slot for it
   uint32_t attempt = 1;
-  Time again_since = {0};  ///< it waits to run again
+  Time again_since = {0};            ///< it waits to run again
   std::optional<RunId> run;          ///< the newest that was sent to an executor
   std::optional<DeviceId> ahead_on;  ///< where something is brought for it, while it waits
   Time timer = Time::never();
@@ -50,7 +50,8 @@ struct RunRecord {
   Duration device_time = Duration::forever();
   uint64_t memory_bytes = 0;                 ///< for itself
   std::vector<ObjectNeed> objects;           ///< pinned
-  uint64_t bytes = 0;                        ///< both together
+  std::vector<Made> makes;                   ///< pinned, and there when it ends well
+  uint64_t bytes = 0;                        ///< all together
   int64_t charged = 0;                       ///< to its tenant's virtual time, until it ends and the truth is known
   bool alone = false;                        ///< nothing may run beside it, so that the next loss has one suspect
   std::set<ObjectId> host_pins;              ///< of its objects, those that must stay on the host for it

@@ -16,8 +16,9 @@ void Scheduler::Impl::on(const Submit& event) {
   uint64_t bytes = round_up(event.memory_bytes), host_bytes = 0;
   for (const ObjectNeed& need : event.objects) {
     bytes += round_up(need.bytes);
-    host_bytes += need.bytes;
+    if (!need.passing) host_bytes += need.bytes;
   }
+  for (const Made& made : event.makes) bytes += round_up(made.bytes);
   const bool fits_host = !has_host_ || host_bytes <= host_known_bytes_;
   if (auto refusal = refuse({config_, blame_, devices_, tenants_, estimates_, fits_host}, event, bytes, now_)) {
     act(*refusal);

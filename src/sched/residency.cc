@@ -17,7 +17,7 @@ uint64_t Scheduler::Impl::round_up(uint64_t bytes) const {
 }
 
 int64_t Scheduler::Impl::reload_ns(const Device& device, const ObjectNeed& need) const {
-  const int64_t from_disk = has_host_ && !is_on_host(need.object) ? prices_.fetch_ns(need.bytes) : 0;
+  const int64_t from_disk = is_behind_host(need) ? prices_.fetch_ns(need.bytes) : 0;
   return prices_.load_ns(device.id, need.bytes) + from_disk;
 }
 
@@ -160,6 +160,13 @@ void Scheduler::Impl::reserve(Device& device, Executor& executor, RunRecord& run
     const bool hit =
         ledger.pin({executor.id, need.object}, round_up(need.bytes), use_of(run.function, reload_ns(device, need)));
     ++(hit ? hits_ : misses_);
+    if (need.passing) holders_[need.object].insert({device.id, executor.id});
+  }
+  for (const Made& made : run.makes) {
+    // It is on the host as well: bringing it back is a load.
+    ledger.pin({executor.id, made.object}, round_up(made.bytes),
+               use_of(run.function, prices_.load_ns(device.id, made.bytes)));
+    holders_[made.object].insert({device.id, executor.id});
   }
   // One that needs no memory leaves that of its lane alone, and nobody takes it from under it.
   const Ledger::Key lane{executor.id, Ledger::lane_id(run.lane)};
@@ -235,27 +242,61 @@ void Scheduler::Impl::advance(Device& device, Executor& executor, RunRecord& run
     if (!is_there && !setup_->overlap) break;
   }
   if (executor.state != Executor::State::kUp || !has_all) return;
+  const Ledger::Key lane{executor.id, Ledger::lane_id(run.lane)};
+  uint64_t bytes = 0;
   if (run.has_lane) {
-    const Ledger::Key lane{executor.id, Ledger::lane_id(run.lane)};
-    if (ledger.find(lane)->state == Ledger::State::kLeaving || !ledger.has_now(ledger.missing(lane))) return;
-    ledger.begin(lane, now_);
-    if (QUERN_MUTANT(38)) ledger.unpin(lane, now_);
+    if (ledger.find(lane)->state == Ledger::State::kLeaving) return;
+    bytes = ledger.missing(lane);
   }
+  for (const Made& made : run.makes) bytes += ledger.missing({executor.id, made.object});
+  if (bytes > 0 && !ledger.has_now(bytes)) return;
+  if (run.has_lane) ledger.begin(lane, now_);
+  if (run.has_lane && QUERN_MUTANT(38)) ledger.unpin(lane, now_);
+  for (const Made& made : run.makes) ledger.begin({executor.id, made.object}, now_);
   send(run);
+}
+
+void Scheduler::Impl::settle_made(RunRecord& run, bool is_there) {
+  Device& device = *devices_.find(run.device);
+  for (const Made& made : run.makes) {
+    const Ledger::Key key{run.executor, made.object};
+    const Ledger::Item* item = device.ledger.find(key);
+    if (!item || item->state != Ledger::State::kLoading) continue;  // it went with its executor, or will
+    if (is_there)
+      device.ledger.loaded(key, now_);
+    else if (!QUERN_MUTANT(71))
+      gone(device, key);
+  }
+  if (!is_there) run.makes.clear();
+}
+
+void Scheduler::Impl::on(const ObjectGone& event) {
+  const auto holders = holders_.extract(event.object);
+  if (!holders) return;
+  for (const auto& [device_id, executor] : holders.mapped()) {
+    Device& device = *devices_.find(device_id);
+    const Ledger::Key key{executor, event.object};
+    Ledger::Item* item = device.ledger.find(key);
+    if (!item) continue;
+    item->unwanted = !QUERN_MUTANT(72);
+    if (!item->rank) continue;
+    leave(device, key);
+    touched_.insert(device_id);
+  }
 }
 
 // True if the load was asked for. On its way there is the host: what is not there is fetched first.
 bool Scheduler::Impl::begin_load(Device& device, Executor& executor, const ObjectNeed& need) {
   Ledger& ledger = device.ledger;
   const Ledger::Key key{executor.id, need.object};
-  if (has_host_ && !is_on_host(need.object)) {
+  if (is_behind_host(need)) {
     begin_fetch(need, device.id);
     if (!QUERN_MUTANT(32)) return false;
   }
   if (executor.state != Executor::State::kUp) return false;
   if (!ledger.has_now(ledger.missing(key)) && !QUERN_MUTANT(26)) return false;
   ledger.begin(key, now_);
-  if (has_host_ && device.in_place) mapped_[need.object][executor.id] = device.id;
+  if (has_host_ && device.in_place && !need.passing) mapped_[need.object][executor.id] = device.id;
   act(Load{.executor = executor.id, .object = need.object, .bytes = ledger.find(key)->bytes});
   return true;
 }
@@ -271,6 +312,7 @@ bool Scheduler::Impl::fits_beside(const Device& device, const Request& request) 
   uint64_t more = is_pinned(Ledger::kContext) ? 0 : device.context_bytes;
   for (const ObjectNeed& need : request.submit.objects)
     if (!is_pinned(need.object)) more += round_up(need.bytes);
+  for (const Made& made : request.submit.makes) more += QUERN_MUTANT(73) ? 0 : round_up(made.bytes);
   if (request.submit.memory_bytes > 0) {
     const Ledger::Item* item = find(Ledger::lane_id(executor ? executor->free_lane() : 0));
     more += std::max(round_up(request.submit.memory_bytes), item ? item->bytes : 0);

@@ -51,6 +51,7 @@ void Scheduler::Impl::on(const Finished& event) {
   RunRecord* run = find_run(event.run);
   if (!run || !run->sent) return;
   dispatch_.run_used(lane_of(run->executor, run->lane), event.device_time, now_);
+  settle_made(*run, !event.failed);
   if (event.failed && event.no_room) {
     Device& device = *devices_.find(run->device);
     if (std::exchange(run->has_lane, false)) gone(device, {run->executor, Ledger::lane_id(run->lane)});
@@ -116,6 +117,7 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
   Device& device = *devices_.find(run.device);
   tenants_.ended(run, used_ns);
   for (const ObjectNeed& need : run.objects) device.ledger.unpin({run.executor, need.object}, now_);
+  for (const Made& made : run.makes) device.ledger.unpin({run.executor, made.object}, now_);
   if (run.has_lane) device.ledger.unpin({run.executor, Ledger::lane_id(run.lane)}, now_);
   device.ledger.unpin({run.executor, Ledger::kContext}, now_);
   host_waiting_.erase(run.id);

@@ -107,7 +107,7 @@ void Scheduler::Impl::lapse() {
 void Scheduler::Impl::stay(Device& device, const RunRecord& run) {
   const bool is_gone = blame_.is_gone(run.function);
   uint64_t object_bytes = 0;
-  for (const ObjectNeed& need : run.objects) object_bytes += need.bytes;
+  for (const ObjectNeed& need : run.objects) object_bytes += need.passing ? 0 : need.bytes;
   const auto rent_of = [&](uint64_t bytes, uint64_t memory) {
     return static_cast<double>(bytes) / static_cast<double>(std::max<uint64_t>(memory, 1)) *
            static_cast<double>(Duration::seconds(1).ns) / static_cast<double>(config_.rent_second.ns);
@@ -120,7 +120,14 @@ void Scheduler::Impl::stay(Device& device, const RunRecord& run) {
   const Duration hot = stay_of(0, prices_.load_ns(device.id, device_bytes), device_bytes, device.memory_bytes);
   Duration host = hot;
   const Time until_hot = after(now_, hot);
-  for (const ObjectNeed& need : run.objects) stay(device.id, device.ledger, {run.executor, need.object}, until_hot);
+  const auto object_stays = [&](ObjectId object, Time until) {
+    const Ledger::Key key{run.executor, object};
+    const Ledger::Item* item = device.ledger.find(key);
+    if (item && item->unwanted && item->rank) return leave(device, key);
+    stay(device.id, device.ledger, key, until);
+  };
+  for (const ObjectNeed& need : run.objects) object_stays(need.object, until_hot);
+  for (const Made& made : run.makes) object_stays(made.object, after(now_, std::max(made.stays, hot)));
   if (run.has_lane) stay(device.id, device.ledger, {run.executor, Ledger::lane_id(run.lane)}, until_hot);
   if (has_host_ && object_bytes > 0) {
     host = std::max(hot, stay_of(1, prices_.fetch_ns(object_bytes), object_bytes, host_.memory_bytes()));

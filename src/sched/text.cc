@@ -11,6 +11,8 @@ namespace {
 
 using namespace words;
 
+constexpr std::string_view kPassing = ":passing";
+
 template <class T>
 T only_id(Words& words, auto T::*id) {
   T event;
@@ -57,7 +59,7 @@ Event read_tenant_set(Words& words) {
   return event;
 }
 
-// o1:1GiB,o2:5MiB
+// o1:1GiB,o2:5MiB,o3:1MiB:passing
 void read_objects(Words& words, std::string_view text, std::vector<ObjectNeed>& objects) {
   while (!text.empty()) {
     const std::string_view one = text.substr(0, text.find(','));
@@ -65,7 +67,25 @@ void read_objects(Words& words, std::string_view text, std::vector<ObjectNeed>& 
     const size_t colon = std::min(one.find(':'), one.size());
     ObjectNeed& need = objects.emplace_back();
     words.read(one.substr(0, colon), need.object);
-    words.read_bytes(one.substr(std::min(colon + 1, one.size())), need.bytes);
+    std::string_view bytes = one.substr(std::min(colon + 1, one.size()));
+    need.passing = bytes.ends_with(kPassing);
+    if (need.passing) bytes.remove_suffix(kPassing.size());
+    words.read_bytes(bytes, need.bytes);
+  }
+}
+
+// o1:1GiB:60s
+void read_makes(Words& words, std::string_view text, std::vector<Made>& makes) {
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    const size_t first = one.find(':');
+    const size_t second = first == std::string_view::npos ? first : one.find(':', first + 1);
+    if (second == std::string_view::npos) return words.wrong("write what is made as OBJECT:BYTES:STAYS");
+    Made& made = makes.emplace_back();
+    words.read(one.substr(0, first), made.object);
+    words.read_bytes(one.substr(first + 1, second - first - 1), made.bytes);
+    words.read(one.substr(second + 1), made.stays);
   }
 }
 
@@ -139,6 +159,7 @@ Event read_submit(Words& words) {
   words.read(words.next(), event.domain);
   if (const auto memory = words.option("memory")) words.read_bytes(*memory, event.memory_bytes);
   if (const auto objects = words.option("objects")) read_objects(words, *objects, event.objects);
+  if (const auto makes = words.option("makes")) read_makes(words, *makes, event.makes);
   if (const auto deadline = words.option("deadline")) words.read(*deadline, event.deadline);
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   if (const auto priority = words.option("priority")) words.read_small(*priority, event.priority);
@@ -212,6 +233,7 @@ const std::map<std::string_view, Reader>& readers() {
       {"executor-lost", read_executor_lost},
       {"tenant", read_tenant_set},
       {"submit", read_submit},
+      {"object-gone", [](Words& words) -> Event { return only_id(words, &ObjectGone::object); }},
       {"cancel", [](Words& words) -> Event { return only_id(words, &Cancel::request); }},
       {"keep", read_keep},
       {"fetched", read_fetched},
@@ -243,7 +265,16 @@ Event read_event(Words& words) {
 std::string show_objects(const std::vector<ObjectNeed>& objects) {
   std::string text;
   for (size_t i = 0; i < objects.size(); ++i)
-    text += fmt::format("{}{}:{}", i ? "," : " objects=", show(objects[i].object), exact(objects[i].bytes, kByteUnits));
+    text += fmt::format("{}{}:{}{}", i ? "," : " objects=", show(objects[i].object),
+                        exact(objects[i].bytes, kByteUnits), objects[i].passing ? kPassing : "");
+  return text;
+}
+
+std::string show_makes(const std::vector<Made>& makes) {
+  std::string text;
+  for (size_t i = 0; i < makes.size(); ++i)
+    text += fmt::format("{}{}:{}:{}", i ? "," : " makes=", show(makes[i].object), exact(makes[i].bytes, kByteUnits),
+                        show(makes[i].stays));
   return text;
 }
 
@@ -298,12 +329,13 @@ struct Show {
         fmt::format("submit {} {} {} {}", show(e.request), show(e.function), show(e.tenant), show(e.domain));
     const Submit plain;
     if (e.memory_bytes != 0) text += " memory=" + exact(e.memory_bytes, kByteUnits);
-    text += show_objects(e.objects);
+    text += show_objects(e.objects) + show_makes(e.makes);
     if (e.deadline != plain.deadline) text += " deadline=" + to_text(e.deadline);
     if (e.device_time != plain.device_time) text += " device_time=" + show(e.device_time);
     if (e.priority != plain.priority) text += fmt::format(" priority={}", e.priority);
     return text + show_quota(e.quota);
   }
+  std::string operator()(const ObjectGone& e) const { return fmt::format("object-gone {}", show(e.object)); }
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }
   std::string operator()(const Started& e) const { return fmt::format("started {}", show(e.run)); }
   std::string operator()(const Finished& e) const {

@@ -116,7 +116,16 @@ enum class Stage : uint8_t {
 struct ObjectNeed {
   ObjectId object;
   uint64_t bytes = 0;
+  /// No constant, but a tensor that passes from call to call: the host has it outside its budget, until ObjectGone.
+  bool passing = false;
   bool operator==(const ObjectNeed&) const = default;
+};
+/// A passing object that a run leaves on its device when it ends well. No other request names it before that.
+struct Made {
+  ObjectId object;
+  uint64_t bytes = 0;
+  Duration stays = {0};  ///< there, unless the room is needed
+  bool operator==(const Made&) const = default;
 };
 struct Submit {
   RequestId request;
@@ -126,9 +135,14 @@ struct Submit {
   uint8_t priority = 5;
   uint64_t memory_bytes = 0;        ///< what its run needs for itself
   std::vector<ObjectNeed> objects;  ///< what it needs beside that; each once
+  std::vector<Made> makes = {};
   Time deadline = Time::never();
   Duration device_time = Duration::forever();  ///< how long one run of it may take
   Quota quota;                                 ///< of its function, as it is now
+};
+/// A passing object that no unanswered request names, nor ever will: it leaves, at once or with its last run.
+struct ObjectGone {
+  ObjectId object;
 };
 /// The caller is gone or changed its mind.
 struct Cancel {
@@ -221,8 +235,8 @@ struct GapsKnown {
 struct Tick {};
 
 using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, HostUp, ExecutorUp, ExecutorLost, TenantSet, Submit,
-                           Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished, FunctionGone,
-                           LauncherUp, LauncherGone, WorkReady, GapBegun, DeviceUsed, GapsKnown, Tick>;
+                           ObjectGone, Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished,
+                           FunctionGone, LauncherUp, LauncherGone, WorkReady, GapBegun, DeviceUsed, GapsKnown, Tick>;
 
 // Actions: what to do about it, in order.
 

@@ -15,6 +15,7 @@ class Agenda {
  public:
   enum class Kind : uint8_t {
     kCall,          ///< a: the load that calls
+    kObjectGone,    ///< a: object
     kRunStarts,     ///< a: index of the device, which may be free
     kRunEnds,       ///< a: run
     kRunGivenUp,    ///< a: run; it does not get to the device

@@ -14,11 +14,11 @@ namespace quern::sim {
 
 namespace {
 
-constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-down", "host-up",       "executor-up",
-                                   "executor-lost", "tenant-set",    "submit",      "cancel",        "keep",
-                                   "fetched",       "loaded",        "unloaded",    "trimmed",       "started",
-                                   "finished",      "function-gone", "launcher-up", "launcher-gone", "work-ready",
-                                   "gap-begun",     "device-used",   "gaps-known",  "tick"};
+constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-down",   "host-up",     "executor-up",
+                                   "executor-lost", "tenant-set",    "submit",        "object-gone", "cancel",
+                                   "keep",          "fetched",       "loaded",        "unloaded",    "trimmed",
+                                   "started",       "finished",      "function-gone", "launcher-up", "launcher-gone",
+                                   "work-ready",    "gap-begun",     "device-used",   "gaps-known",  "tick"};
 static_assert(std::size(kEvents) == std::variant_size_v<sched::Event>);
 constexpr const char* kActions[] = {"start-executor", "kill-executor", "fetch",  "forget", "prepare",
                                     "load",           "unload",        "trim",   "run",    "grant",

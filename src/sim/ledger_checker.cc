@@ -134,6 +134,8 @@ bool LedgerChecker::compare(Time now, sched::DeviceId id, const Entry& entry) {
     return false;
   }
   if (executor->is_killed) state = State::kLeaving;
+  expect(entry.kind != Kind::kObject || !shadow_.is_gone(entry.object) || entry.pins > 0 || state == State::kLeaving,
+         now, "d{}: {} stays, and nobody will ask for it any more", id.value, show(entry));
   expect(entry.state == state && entry.bytes == bytes, now, "d{}: {} is {} with {} bytes, its books say {} with {}",
          id.value, show(entry), name_of(state), bytes, name_of(entry.state), entry.bytes);
   return true;
@@ -225,6 +227,8 @@ void LedgerChecker::check(Time now, const sched::KillExecutor& action) {
 void LedgerChecker::check(Time now, const sched::Fetch& action) {
   const Shadow::Host* host = shadow_.host();
   expect(host != nullptr, now, "o{} is fetched, and there is no host tier", action.object.value);
+  expect(!shadow_.is_passing(action.object), now, "o{} is fetched, and only passes from call to call",
+         action.object.value);
   if (!host) return;
   const Shadow::Object* object = shadow_.find(action.object);
   expect(!object, now, "o{} is fetched, and is {} on the host", action.object.value, name_of(object));
@@ -254,7 +258,7 @@ void LedgerChecker::check(Time now, const sched::Load& action) {
   expect(!object, now, "o{} is loaded on e{}, where it is {}", action.object.value, action.executor.value,
          name_of(object));
   const Shadow::Object* there = shadow_.find(action.object);
-  expect(!shadow_.host() || (there && there->state == State::kResident), now,
+  expect(!shadow_.host() || shadow_.is_passing(action.object) || (there && there->state == State::kResident), now,
          "o{} is loaded on e{}, and is {} on the host", action.object.value, action.executor.value, name_of(there));
 }
 
@@ -279,7 +283,9 @@ void LedgerChecker::check(Time now, const sched::Run& action) {
   const sched::Submit& submit = *request->submit;
   const Shadow::Lane* lane = shadow_.find(Shadow::LaneKey{action.executor, action.lane});
   const uint64_t has = lane ? lane->bytes : 0;
-  check_room(now, "a lane's growth", executor->device, action.lane_bytes - std::min(action.lane_bytes, has));
+  uint64_t grows = action.lane_bytes - std::min(action.lane_bytes, has);
+  for (const sched::Made& made : submit.makes) grows += shadow_.round_up(made.bytes);
+  check_room(now, "what a run computes in and leaves behind", executor->device, grows);
   // What needs no memory leaves its lane as it is; else the lane is as large as it was, or larger.
   const uint64_t least = submit.memory_bytes == 0 ? 0 : std::max(has, shadow_.round_up(submit.memory_bytes));
   const uint64_t most = submit.memory_bytes == 0 ? has : UINT64_MAX;

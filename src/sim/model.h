@@ -82,6 +82,8 @@ struct FunctionModel {
   double spread = 0;              ///< standard deviation of it, as a part of it
   uint64_t memory_bytes = 0;      ///< of a run for itself
   std::vector<uint32_t> objects;  ///< into Model::objects
+  uint64_t passes_bytes = 0;      ///< an input that comes as an object, at times one that a call left; 0: none does
+  uint64_t leaves_bytes = 0;      ///< an output that stays as an object for a while; 0: none does
   Duration timeout = Duration::forever();
   Duration device_limit = Duration::forever();
   uint8_t priority = 5;

@@ -222,9 +222,10 @@ class WorkloadReader {
     if (!reader_.is_map(node, what)) return;
     FunctionModel function;
     function.name = reader_.name(node, what, function_names_);
-    reader_.refuse_unknown(node, what,
-                           {"name", "tenant", "device_time", "spread", "memory", "objects", "timeout", "device_limit",
-                            "priority", "keep_warm", "quota", "kernels", "sliceable", "speeds"});
+    reader_.refuse_unknown(
+        node, what,
+        {"name", "tenant", "device_time", "spread", "memory", "objects", "passes", "leaves", "timeout", "device_limit",
+         "priority", "keep_warm", "quota", "kernels", "sliceable", "speeds"});
     if (!reader_.required(node, what, "tenant")) return;
     const Copies* tenant = tenant_of(node, what);
     if (!tenant) return;
@@ -232,6 +233,8 @@ class WorkloadReader {
       reader_.duration(node, what, "device_time", function.device_time, 1);
     reader_.number(node, what, "spread", function.spread, 0, 10);
     reader_.bytes(node, what, "memory", function.memory_bytes);
+    reader_.bytes(node, what, "passes", function.passes_bytes);
+    reader_.bytes(node, what, "leaves", function.leaves_bytes);
     reader_.duration(node, what, "timeout", function.timeout, 1);
     reader_.duration(node, what, "device_limit", function.device_limit, 1);
     reader_.whole(node, what, "priority", function.priority, 0, 9);

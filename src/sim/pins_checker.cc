@@ -71,7 +71,7 @@ void PinsChecker::note(Time now, const sched::Event& event) {
     kept_[{run.executor, std::nullopt}].insert(function);
     if (!is_kept(sched::Stage::kHot)) continue;
     for (const sched::ObjectNeed& need : run.submit->objects)
-      if (!run.lost.contains(need.object)) kept_[{run.executor, need.object}].insert(function);
+      if (!need.passing && !run.lost.contains(need.object)) kept_[{run.executor, need.object}].insert(function);
   }
 }
 
@@ -123,6 +123,7 @@ void PinsChecker::compare(Time now, sched::DeviceId device, const sched::Schedul
     if (run.device != device) continue;
     for (const sched::ObjectNeed& need : run.submit->objects)
       if (!run.lost.contains(need.object)) ++needed[{run.executor, need.object}];
+    for (const sched::Made& made : run.submit->makes) ++needed[{run.executor, made.object}];
     if (run.submit->memory_bytes > 0) ++lanes[{run.executor, run.lane}];
     ++contexts[run.executor];
   }
@@ -148,10 +149,14 @@ void PinsChecker::compare(Time now, sched::DeviceId device, const sched::Schedul
 void PinsChecker::compare_all(Time now, const std::vector<sched::Scheduler::Books>& books,
                               const std::vector<sched::RequestId>& placed) {
   std::map<sched::ObjectId, uint32_t> needed, pinned;
-  for (const auto& [id, run] : shadow_.runs())
+  for (const auto& [id, run] : shadow_.runs()) {
     for (const sched::ObjectNeed& need : run.submit->objects) needed[need.object] += !run.lost.contains(need.object);
-  for (const sched::RequestId id : placed)
+    for (const sched::Made& made : run.submit->makes) ++needed[made.object];
+  }
+  for (const sched::RequestId id : placed) {
     for (const sched::ObjectNeed& need : shadow_.find(id)->submit->objects) ++needed[need.object];
+    for (const sched::Made& made : shadow_.find(id)->submit->makes) ++needed[made.object];
+  }
   for (const sched::Scheduler::Books& book : books)
     for (const sched::Scheduler::Entry& entry : book.entries)
       if (entry.kind == Kind::kObject && entry.pins > 0) pinned[entry.object] += entry.pins;

@@ -42,6 +42,7 @@ class Maker {
     make_programs();
     if (chance(0.55)) make_kernels();
     if (chance(0.55)) make_quotas();
+    if (chance(0.5)) make_tensors();
     return std::move(model_);
   }
 
@@ -351,6 +352,14 @@ class Maker {
       if (chance(part)) function.quota = draw_quota();
     for (ProgramModel& program : model_.programs)
       if (chance(part)) program.quota = draw_quota();
+  }
+
+  /// Inputs that are objects, and outputs that stay.
+  void make_tensors() {
+    for (FunctionModel& function : model_.functions) {
+      if (chance(0.4)) function.passes_bytes = between(1, std::max<uint64_t>(smallest_ / 8, 1));
+      if (chance(0.4)) function.leaves_bytes = between(1, std::max<uint64_t>(smallest_ / 8, 1));
+    }
   }
 
   sched::Quota draw_quota() {

@@ -57,18 +57,21 @@ uint64_t Shadow::round_up(uint64_t bytes) const { return (bytes + granularity_ -
 uint64_t Shadow::bytes_of(const sched::Submit& submit) const {
   uint64_t bytes = round_up(submit.memory_bytes);
   for (const sched::ObjectNeed& need : submit.objects) bytes += round_up(need.bytes);
+  for (const sched::Made& made : submit.makes) bytes += round_up(made.bytes);
   return bytes;
 }
 
 bool Shadow::fits_host(const sched::Submit& submit) const {
   uint64_t bytes = 0;
-  for (const sched::ObjectNeed& need : submit.objects) bytes += need.bytes;
+  for (const sched::ObjectNeed& need : submit.objects) bytes += need.passing ? 0 : need.bytes;
   return !host_ || bytes <= host_->memory_bytes;
 }
 
 bool Shadow::needs(const sched::Submit& submit, sched::ObjectId object) {
   return std::any_of(submit.objects.begin(), submit.objects.end(),
-                     [&](const sched::ObjectNeed& need) { return need.object == object; });
+                     [&](const sched::ObjectNeed& need) { return need.object == object; }) ||
+         std::any_of(submit.makes.begin(), submit.makes.end(),
+                     [&](const sched::Made& made) { return made.object == object; });
 }
 
 void Shadow::happened(Time now, const sched::Event& event) {
@@ -137,6 +140,15 @@ void Shadow::on(Time now, const sched::Submit& event) {
                               .level = std::min(std::max(event.priority, most_urgent), sched::kLeastUrgent),
                               .last_run = {},
                               .attempts = 0};
+  for (const sched::ObjectNeed& need : event.objects)
+    if (need.passing) passing_.insert(need.object);
+  for (const sched::Made& made : event.makes) passing_.insert(made.object);
+}
+
+void Shadow::on(Time, const sched::ObjectGone& event) {
+  gone_.insert(event.object);
+  for (const auto& [key, object] : objects_)
+    if (key.second == event.object) touched_.insert(executors_.at(key.first).device);
 }
 
 void Shadow::on(Time, const sched::Tick&) { wake_ = Time::never(); }
@@ -278,6 +290,14 @@ void Shadow::on(Time now, const sched::Finished& event) {
     // A lane that could not grow has lost what it had.
     if (const auto lane = lanes_.find({run.executor, run.lane}); lane != lanes_.end()) remove(lane);
   }
+  for (const sched::Made& made : run.submit->makes) {
+    const auto object = objects_.find({run.executor, made.object});
+    if (object == objects_.end() || executors_.at(run.executor).is_killed) continue;
+    if (event.failed)
+      remove(object);
+    else
+      object->second.state = State::kResident;
+  }
   const auto request = requests_.find(run.submit->request);
   if (event.failed && run.no_room && request != requests_.end()) --request->second.attempts;
   end(found);
@@ -363,6 +383,12 @@ void Shadow::on(Time, const sched::Run& action) {
     lane.bytes += growth;
     device.held_bytes += growth;
     if (executor->second.is_killed || lane.is_leaving) device.leaving_bytes += growth;
+  }
+  for (const sched::Made& made : run.submit->makes) {
+    const uint64_t bytes = round_up(made.bytes);
+    if (!objects_.try_emplace({action.executor, made.object}, Object{.bytes = bytes}).second) continue;
+    device.held_bytes += bytes;
+    if (executor->second.is_killed) device.leaving_bytes += bytes;
   }
   ++device.runs;
   runs_.emplace(action.run, std::move(run));

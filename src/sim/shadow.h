@@ -149,7 +149,12 @@ class Shadow {
   uint64_t bytes_of(const sched::Submit& submit) const;
   /// Whether its objects can be on the host together.
   bool fits_host(const sched::Submit& submit) const;
+  /// Or makes.
   static bool needs(const sched::Submit& submit, sched::ObjectId object);
+  /// Passes from call to call: it needs no host tier.
+  bool is_passing(sched::ObjectId object) const { return passing_.contains(object); }
+  /// Nobody will ask for it any more.
+  bool is_gone(sched::ObjectId object) const { return gone_.contains(object); }
 
  private:
   void on(Time now, const sched::DeviceUp& event);
@@ -160,6 +165,7 @@ class Shadow {
   void on(Time now, const sched::ExecutorLost& event);
   void on(Time now, const sched::TenantSet& event);
   void on(Time now, const sched::Submit& event);
+  void on(Time now, const sched::ObjectGone& event);
   void on(Time now, const sched::Keep& event);
   void on(Time now, const sched::Fetched& event);
   void on(Time now, const sched::Loaded& event);
@@ -202,6 +208,7 @@ class Shadow {
   std::map<sched::ExecutorId, Executor> executors_;
   std::map<ObjectKey, Object> objects_;
   std::map<LaneKey, Lane> lanes_;
+  std::set<sched::ObjectId> passing_, gone_;
   std::map<sched::FunctionId, std::array<Time, 4>> keeps_;  // by stage
   std::map<sched::RunId, Run> runs_, ended_;
   std::map<sched::RequestId, Request> requests_;

@@ -199,6 +199,8 @@ class Shrinker {
       try_without([&](Model& model) { return std::exchange(model.devices[i].gate, {0}).ns != 0; });
     }
     for (size_t i = 0; i < best_.model.functions.size(); ++i) {
+      try_without([&](Model& model) { return std::exchange(model.functions[i].passes_bytes, 0) > 0; });
+      try_without([&](Model& model) { return std::exchange(model.functions[i].leaves_bytes, 0) > 0; });
       try_without([&](Model& model) { return !std::exchange(model.functions[i].kernels, {}).empty(); });
       try_without([&](Model& model) { return !std::exchange(model.functions[i].speeds, {}).empty(); });
     }
@@ -349,6 +351,8 @@ std::string to_text(const Model& model) {
         "limit={}",
         i, function.tenant, function.priority, show(function.device_time), function.spread, function.memory_bytes,
         fmt::join(function.objects, ","), show(function.timeout), show(function.device_limit));
+    if (function.passes_bytes > 0) text += fmt::format(" passes={}", function.passes_bytes);
+    if (function.leaves_bytes > 0) text += fmt::format(" leaves={}", function.leaves_bytes);
     if (function.keep_warm != sched::Stage::kNothing)
       text += fmt::format(" keep_warm={}", sched::name_of(function.keep_warm));
     text += show(function.quota) + show(function.speeds) + (function.sliceable ? "" : " whole");

@@ -144,8 +144,8 @@ void VirtualPool::carry_out(Time now, const sched::Trim& action) {
   agenda_.put(now + kToFree, Agenda::Kind::kTrimmed, action.executor.value, action.lane);
 }
 
-void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, bool can_hang,
-                            const std::vector<uint32_t>& objects, const FunctionModel* function) {
+void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, bool can_hang, const Needs& needs,
+                            const FunctionModel* function) {
   Executor* executor = executors_.find(action.executor.value);
   if (!executor || executor->is_dead) return;
   Device& device = device_of(*executor);
@@ -154,21 +154,19 @@ void VirtualPool::carry_out(Time now, const sched::Run& action, Duration work, b
   run.device = executor->device;
   run.lane = action.lane;
   run.can_hang = can_hang;
-  run.objects = &objects;
+  run.needs = needs;
   run.left = time_on(*device.model, work);
   run.ready = std::max(now, executor->up_at);
   for (const Copy& copy : executor->loads)
-    if (std::find(objects.begin(), objects.end(), copy.object) != objects.end())
-      run.ready = std::max(run.ready, copy.due);
+    if (needs.contains(copy.object)) run.ready = std::max(run.ready, copy.due);
   if (!device.kernels) run.ready = run.ready + device.model->launch;
   device.runs.push_back(action.run.value);
   auto& lanes = executor->lanes;
   if (action.lane >= lanes.size()) lanes.resize(action.lane + 1);
-  run.is_refused = action.lane_bytes > lanes[action.lane] && faults_.strikes(Fault::kNoRoom);
+  run.is_refused = (needs.makes || action.lane_bytes > lanes[action.lane]) && faults_.strikes(Fault::kNoRoom);
   // The core may not have heard yet that something failed.
-  const bool misses_some = std::any_of(executor->missing.begin(), executor->missing.end(), [&](uint32_t object) {
-    return std::find(objects.begin(), objects.end(), object) != objects.end();
-  });
+  const bool misses_some = std::any_of(executor->missing.begin(), executor->missing.end(),
+                                       [&](uint32_t object) { return needs.contains(object); });
   if (!run.is_refused) lanes[action.lane] = std::max(lanes[action.lane], action.lane_bytes);
   if (run.is_refused || misses_some) {
     run.ready = Time::never();
@@ -376,8 +374,7 @@ void VirtualPool::load_ends(Time now, const Agenda::Entry& entry, std::vector<sc
   std::vector<uint64_t> without;
   for (const uint64_t id : device_of(executor).runs) {
     const Run* run = runs_.find(id);
-    if (run && run->executor == entry.a && !run->is_started && !run->is_refused &&
-        std::find(run->objects->begin(), run->objects->end(), object) != run->objects->end())
+    if (run && run->executor == entry.a && !run->is_started && !run->is_refused && run->needs.contains(object))
       without.push_back(id);
   }
   for (const uint64_t id : without) give_up(now, id, false, heard);
@@ -441,11 +438,10 @@ void VirtualPool::run_starts(Time now, uint64_t index, std::vector<sched::Event>
 
 // A load of it ends at this very moment, and how is still to come.
 bool VirtualPool::is_being_loaded(Time now, const Run& run) {
-  if (run.executor == 0 || !run.objects) return false;
+  if (run.executor == 0) return false;
   const Executor& executor = *executors_.find(run.executor);
-  return std::any_of(executor.loads.begin(), executor.loads.end(), [&](const Copy& copy) {
-    return copy.due <= now && std::find(run.objects->begin(), run.objects->end(), copy.object) != run.objects->end();
-  });
+  return std::any_of(executor.loads.begin(), executor.loads.end(),
+                     [&](const Copy& copy) { return copy.due <= now && run.needs.contains(copy.object); });
 }
 
 void VirtualPool::run_ends(Time now, uint64_t id, std::vector<sched::Event>& heard) {

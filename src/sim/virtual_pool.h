@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -51,9 +52,18 @@ class VirtualPool {
   void carry_out(Time now, const sched::Load& action);
   void carry_out(Time now, const sched::Unload& action);
   void carry_out(Time now, const sched::Trim& action);
-  /// `work`: its device time at speed 1. `can_hang`: its device time is limited. `objects`: that it needs; they outlive
-  /// the run. `function`: into which kernels it is divided; null: one.
-  void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang, const std::vector<uint32_t>& objects,
+  /// `work`: its device time at speed 1. `can_hang`: its device time is limited. `needs`: objects; those of `shared`
+  /// outlive the run. `function`: into which kernels it is divided; null: one.
+  struct Needs {
+    const std::vector<uint32_t>* shared = nullptr;
+    uint32_t passing = 0;  ///< 0: none
+    bool makes = false;    ///< it leaves something behind, which takes room
+    bool contains(uint32_t object) const {
+      return (passing != 0 && object == passing) ||
+             (shared && std::find(shared->begin(), shared->end(), object) != shared->end());
+    }
+  };
+  void carry_out(Time now, const sched::Run& action, Duration work, bool can_hang, const Needs& needs,
                  const FunctionModel* function = nullptr);
   void carry_out(Time now, const sched::StopRun& action);
   void carry_out(Time now, const sched::Grant& action);
@@ -143,7 +153,7 @@ class VirtualPool {
     Duration left, used = {0};                  ///< of its work, and of the device, when it last left that
     Duration told = {0};                        ///< of what it used, because its gate asked for that
     uint64_t times = 0;                         ///< that it came to the device
-    const std::vector<uint32_t>* objects = nullptr;
+    Needs needs;
     bool is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
     bool is_cut = false;      ///< ends before its time
     bool is_refused = false;  ///< its lane could not grow

@@ -12,6 +12,7 @@
 #include "sim/faults.h"
 #include "sim/id_table.h"
 #include "sim/programs.h"
+#include "sim/tensors.h"
 #include "sim/virtual_pool.h"
 
 namespace quern::sim {
@@ -32,6 +33,7 @@ class World::Impl {
         pool_(model_, agenda_, faults_),
         programs_(model_, seed, agenda_, pool_),
         arrivals_(model_, seed, agenda_),
+        tensors_(model_, seed, agenda_),
         core_(std::make_unique<sched::Scheduler>(model_.config)) {
     uint64_t next_domain = 0;
     for (const TenantModel& tenant : model_.tenants) next_domain = std::max(next_domain, tenant.domain);
@@ -96,6 +98,7 @@ class World::Impl {
     uint32_t load = 0, function = 0;
     uint32_t live_at = 0;  ///< in live_
     Duration work;
+    Tensors::Held tensors;
   };
 
   /// What a core that has just come to life hears first. `standings` and `gaps` are those of the one before it.
@@ -128,7 +131,9 @@ class World::Impl {
   sched::Keep keep_warm(size_t function) const { return keep(function, model_.functions[function].keep_warm); }
   sched::Keep keep(size_t function, sched::Stage stage, Time until = Time::never()) const {
     const auto& submit = std::get<sched::Submit>(submits_[function]);
-    return {submit.function, submit.domain, stage, until, submit.objects};
+    sched::Keep keep{submit.function, submit.domain, stage, until, submit.objects};
+    std::erase_if(keep.objects, [](const sched::ObjectNeed& need) { return need.passing; });
+    return keep;
   }
 
   void step(const sched::Event& event) {
@@ -146,6 +151,8 @@ class World::Impl {
     heard_.clear();
     if (entry.kind() == Agenda::Kind::kFault) {
       strike(static_cast<Fault>(entry.a));
+    } else if (entry.kind() == Agenda::Kind::kObjectGone) {
+      heard_.push_back(sched::ObjectGone{sched::ObjectId{entry.a}});
     } else if (entry.kind() == Agenda::Kind::kFaultsEnd) {
       faults_.disarm();
       pool_.mend(now_, heard_);
@@ -167,10 +174,11 @@ class World::Impl {
     if (model_.most_requests != 0 && requests_made_ >= model_.most_requests) return arrivals_.skip();
     const Arrivals::Call call = arrivals_.call(now_, entry);
     const uint64_t id = ++requests_made_;
-    requests_.add(id) = {static_cast<uint32_t>(entry.a), call.function, static_cast<uint32_t>(live_.size()), call.work};
-    live_.push_back(id);
     sched::Event& event = submits_[call.function];
     auto& submit = std::get<sched::Submit>(event);
+    requests_.add(id) = {static_cast<uint32_t>(entry.a), call.function, static_cast<uint32_t>(live_.size()), call.work,
+                         tensors_.begin(call.function, submit)};
+    live_.push_back(id);
     submit.request = {id};
     submit.deadline = now_ + model_.functions[call.function].timeout;
     step(event);
@@ -291,6 +299,7 @@ class World::Impl {
     lost.swap(live_);
     for (const uint64_t id : lost) arrivals_.ended(now_, requests_.find(id)->load, sched::End::kLost, {0});
     requests_.clear();
+    tensors_.restart();
     for (Observer* observer : observers_) observer->on_restart(now_);
     introduce(standings, gaps);
   }
@@ -312,18 +321,19 @@ class World::Impl {
 
   void carry_out(const sched::Run& action) {
     // A run without a request is for the checkers to tell; here it is short.
-    static const std::vector<uint32_t> kNoObjects;
     const Request* request = requests_.find(action.request.value);
-    if (!request) return pool_.carry_out(now_, action, Duration::millis(1), false, kNoObjects);
+    if (!request) return pool_.carry_out(now_, action, Duration::millis(1), false, {});
     const FunctionModel& function = model_.functions[request->function];
     const bool can_hang = function.device_limit != Duration::forever();
-    pool_.carry_out(now_, action, request->work, can_hang, objects_[request->function], &function);
+    const VirtualPool::Needs needs{&objects_[request->function], request->tensors.passed, request->tensors.made != 0};
+    pool_.carry_out(now_, action, request->work, can_hang, needs, &function);
   }
 
   void carry_out(const sched::Answer& action) {
     const Request* request = requests_.find(action.request.value);
     if (!request) return;
     const uint32_t at = request->live_at, load = request->load;
+    tensors_.end(now_, request->function, request->tensors, action.end == sched::End::kDone);
     live_[at] = live_.back();
     requests_.find(live_[at])->live_at = at;
     live_.pop_back();
@@ -337,6 +347,7 @@ class World::Impl {
   VirtualPool pool_;
   Programs programs_;
   Arrivals arrivals_;
+  Tensors tensors_;
   std::unique_ptr<sched::Scheduler> core_;
   std::vector<Observer*> observers_;
 
