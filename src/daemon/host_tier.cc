@@ -30,7 +30,7 @@ Result<std::unique_ptr<HostTier>> HostTier::create(const ObjectStore& store, std
   std::unique_ptr<HostTier> self(new HostTier(store, std::move(cores)));
   self->threads_.with([&](auto& threads) {
     for (int i = 0; i < kThreads; ++i)
-      threads.emplace_back(fmt::format("fetch{}", i), [tier = self.get()] { tier->work(); });
+      threads.emplace_back(fmt::format("fetch{}", i), [tier = self.get(), i] { tier->work(i > 0); });
   });
   return self;
 }
@@ -48,9 +48,10 @@ void HostTier::stop() {
   ending.clear();  // joins
 }
 
-void HostTier::work() {
+void HostTier::work(bool is_second) {
   if (!cores_.empty()) (void)os::pin_to(cores_);
-  while (const auto number = queue_.pop()) tell(*number, read(*number));
+  if (is_second) os::work_in_background();
+  while (const auto number = queue_.pop(is_second)) tell(*number, read(*number));
 }
 
 void HostTier::know(const ConstantRef& constant) {

@@ -24,7 +24,8 @@ namespace quern::daemon {
 class HostTier {
  public:
   /// Starts its threads: two, so that a small object need not wait for a large one, and a slow disk has more than one
-  /// read to order. They run on `cores`; empty: anywhere.
+  /// read to order. The second reads only while the first does, and gives way to all others: what a run waits for
+  /// longest is then as quick as if it were alone. They run on `cores`; empty: anywhere.
   static Result<std::unique_ptr<HostTier>> create(const ObjectStore& store, std::vector<int> cores = {});
   ~HostTier();
 
@@ -57,7 +58,7 @@ class HostTier {
   };
 
   HostTier(const ObjectStore& store, std::vector<int> cores);
-  void work();
+  void work(bool is_second);
   Result<HostObjectRef> read(uint64_t number) const;
   void tell(uint64_t number, const Result<HostObjectRef>& end);
 

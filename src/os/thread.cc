@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -73,6 +74,8 @@ bool can_change_class() {
   trial.join();
   return can;
 }
+
+void work_in_background() { (void)setpriority(PRIO_PROCESS, 0, 10); }  // on Linux that of a thread
 
 void yield() { sched_yield(); }
 

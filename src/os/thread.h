@@ -53,6 +53,9 @@ bool can_change_class();
 /// Lets others that want this core run first.
 void yield();
 
+/// The calling thread gets little of a core that others want, for good.
+void work_in_background();
+
 /// The calling thread works little and often: it goes before those that compute for long, where the machine can tell
 /// them apart (Linux 6.12; needs no right).
 void want_short_turns();

@@ -21,17 +21,25 @@ class WorkQueue {
     std::lock_guard lock(mutex_);
     if (closed_ || items_.size() >= capacity_) return false;
     items_.push_back(std::move(item));
-    filled_.notify_one();
+    filled_.notify_all();
     return true;
   }
-  /// Blocks; nothing once it is closed.
-  std::optional<T> pop() {
+  /// Blocks; nothing once it is closed. Who `yields` gets something only while nobody else waits for it.
+  std::optional<T> pop(bool yields = false) {
     std::unique_lock lock(mutex_);
-    filled_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    if (!yields) ++waiting_;
+    filled_.wait(lock, [&] { return closed_ || (!items_.empty() && (!yields || waiting_ == 0)); });
+    if (!yields) --waiting_;
+    if (items_.size() > 1) filled_.notify_all();
     if (closed_) return std::nullopt;
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
     return item;
+  }
+  /// How many wait that do not yield.
+  size_t waiting() const {
+    std::lock_guard lock(mutex_);
+    return waiting_;
   }
   /// All that wait get nothing; what is left comes back to the caller.
   std::vector<T> close() {
@@ -47,9 +55,10 @@ class WorkQueue {
   // Constant after construction.
   size_t capacity_;
   // Guarded by mutex_.
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable filled_;
   std::deque<T> items_;
+  size_t waiting_ = 0;  ///< of those that do not yield
   bool closed_ = false;
 };
 
