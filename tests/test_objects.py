@@ -228,15 +228,98 @@ def test_an_object_in_a_lost_executor_is_still_there(saxpy):
     np.testing.assert_allclose(answer.outputs["z"], 2 * X + Y, rtol=1e-6)
 
 
-def test_no_in_place(make_server):
-    """Where a device has memory of its own, inputs and outputs are copied to and from the same objects."""
-    device = "name: cpu0, cores: [0]" if PRESET == "dev" else "name: fake0, driver: fake"
-    server = make_server(config=f"devices: [{{{device}, in_place: false}}]\n")
+OWN_MEMORY = "devices: [{" + ("name: dev0, cores: [0]" if PRESET == "dev" else "name: dev0, driver: fake") + \
+             ", in_place: false}]\n"
+
+
+def tensors(server):
+    """Names of the tensors that the device has as objects."""
+    places = {place["name"]: place for place in server.request("GET", "/v1/memory").json["places"]}
+    return sorted(item["name"] for item in places["dev0"]["items"] if item["kind"] == "tensor")
+
+
+def loads(server):
+    counters = server.request("GET", "/v1/counters").json
+    return counters["loads"], counters["loaded_bytes"]
+
+
+@pytest.fixture
+def own(make_server):
+    server = make_server(config=OWN_MEMORY)
+    assert server.deploy("saxpy").status in (200, 201)
+    return server
+
+
+def test_where_a_device_has_memory_of_its_own_objects_stay_there(own):
+    """contract 20."""
+    x = put(own, X)
+    z = left(call(own, "saxpy", {"x": (x, np.float32, [N]), "y": Y}, {"z": "1h"}), "z")
+    assert loads(own) == (1, X.nbytes), "an input that is an object is brought once, and an output that stays never"
+    assert tensors(own) == sorted([x[:12], z[:12]])
+    for _ in range(3):
+        answer = call(own, "saxpy", {"x": (z, np.float32, [N]), "y": (x, np.float32, [N])})
+        np.testing.assert_allclose(answer.outputs["z"], 2 * X + Y, rtol=1e-6)
+    assert loads(own) == (1, X.nbytes)
+    # Read is over, for the device too.
+    np.testing.assert_allclose(np.frombuffer(get(own, z).body, np.float32), X + Y, rtol=1e-6)
+    deadline = time.monotonic() + CALL_LIMIT
+    while tensors(own) != [x[:12]]:
+        assert time.monotonic() < deadline, tensors(own)
+
+
+def test_what_an_executor_had_of_objects_is_brought_again(own):
+    z = left(call(own, "saxpy", {"x": X, "y": Y}, {"z": "1h"}), "z")
+    own.allow_errors("executor")
+    for executor in own.executors():
+        os.kill(executor, signal.SIGKILL)
+    answer = call(own, "saxpy", {"x": (z, np.float32, [N]), "y": X})
+    assert answer.status == 200, answer.body
+    np.testing.assert_allclose(answer.outputs["z"], 2 * X + Y, rtol=1e-6)
+    assert loads(own)[1] == X.nbytes
+
+
+def test_a_large_input_travels_ahead_of_its_run(own):
+    """contract 11: its transfer begins with the rest of the set-up, and is told as a part of it."""
+    n = 2 << 20
+    x, y = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+    answer = call(own, "saxpy", {"x": x, "y": y}, parameters={"setup": True})
+    np.testing.assert_allclose(answer.outputs["z"], x + y)
+    parts = {part["name"]: part for part in answer.json["parameters"]["setup"]}
+    assert parts["input"]["detail"] == "2 tensors, 16MiB", parts
+    if "program" in parts:
+        assert parts["input"]["from_us"] <= parts["program"]["to_us"], "it waited for the program"
+    assert loads(own) == (2, x.nbytes + y.nbytes)
+    deadline = time.monotonic() + CALL_LIMIT
+    while tensors(own):  # nobody can name them
+        assert time.monotonic() < deadline, tensors(own)
+
+
+def test_memory_shows_objects_and_blanks(make_server):
+    server = make_server(config=OWN_MEMORY + "pool: 1\n")
     assert server.deploy("saxpy").status in (200, 201)
     x = put(server, X)
     z = left(call(server, "saxpy", {"x": (x, np.float32, [N]), "y": Y}, {"z": "1h"}), "z")
-    answer = call(server, "saxpy", {"x": (z, np.float32, [N]), "y": (x, np.float32, [N])})
-    np.testing.assert_allclose(answer.outputs["z"], 2 * X + Y, rtol=1e-6)
+    places = {place["name"]: place for place in server.request("GET", "/v1/memory").json["places"]}
+    there = {item["kind"]: item for item in places["host"]["items"]}
+    assert there["stored"]["name"] == x[:12] and there["stored"]["bytes"] == X.nbytes
+    assert there["lease"]["name"] == z[:12] and "stays for" in there["lease"]["why"]
+    assert places["dev0"]["blanks"] == 1
+    text = server.cli("memory").stdout
+    assert f"lease {z[:12]}" in text and "1 blank executor" in text, text
+
+
+def test_objects_in_memory_have_a_budget(make_server):
+    """contract 18: also what tenants put."""
+    config = OWN_MEMORY.replace(", in_place: false", "") + "host_memory: 600KiB\n"
+    server = make_server(config=config)
+    assert server.deploy("saxpy").status in (200, 201)
+    x, y = put(server, X), put(server, Y)
+    assert_error(call(server, "saxpy", {"x": (x, np.float32, [N]), "y": (y, np.float32, [N])}), 429, "exhausted",
+                 "raise host_memory")
+    for one, other in ((x, Y), (y, X)):  # what no call uses gives way
+        answer = call(server, "saxpy", {"x": (one, np.float32, [N]), "y": other})
+        assert answer.status == 200, answer.body
+        np.testing.assert_allclose(answer.outputs["z"], X + Y, rtol=1e-6)
 
 
 def test_command_line(saxpy, tmp_path):

@@ -53,11 +53,10 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
         return error(fmt::format("{}: its constants need {} of host memory, and there are {}; raise host_memory",
                                  function, show_bytes(call.function->object_bytes()), show_bytes(run.host_bytes)));
       return error(fmt::format("{}: needs {} of device memory, more than any device has", function,
-                               show_bytes(call.plan->run_bytes + call.function->object_bytes())));
+                               show_bytes(call.device_bytes())));
     case End::kOverLimit:
       return error(fmt::format("{}: needs {} of device memory, which is larger than its tenant may use ({})", function,
-                               show_bytes(call.plan->run_bytes + call.function->object_bytes()),
-                               show_bytes(call.tenant->limits.memory_bytes)));
+                               show_bytes(call.device_bytes()), show_bytes(call.tenant->limits.memory_bytes)));
     case End::kWouldBeLate:
       return error(fmt::format("{}: could not make its deadline of {} behind those that wait; retry later, or raise it",
                                function, to_string(call.timeout)));

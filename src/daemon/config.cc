@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "function/manifest.h"
 #include "function/yaml_tree.h"
+#include "os/shared_memory.h"
 #include "sched/policy/table.h"
 
 namespace quern::daemon {
@@ -33,8 +34,8 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_, {"devices", "tenants", "policy", "host_memory", "pool", "classes", "least_share",
-                                 "build_limit"});
+    refuse_unknown(root, file_,
+                   {"devices", "tenants", "policy", "host_memory", "pool", "classes", "least_share", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
     if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);
@@ -290,6 +291,10 @@ bool is_blank(std::string_view text) {
 }
 
 }  // namespace
+
+uint64_t host_bytes_of(const Config& config) {
+  return config.host_bytes > 0 ? config.host_bytes : os::memory_bytes() / 2;
+}
 
 Result<Config> parse_config(std::string_view text, const std::string& file_name) {
   if (is_blank(text)) return Config{};

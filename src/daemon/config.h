@@ -53,11 +53,14 @@ struct Config {
   Duration build_limit = Duration::seconds(60);
   PolicyConfig policy;
   uint32_t least_share = 10;  ///< in thousandths of a device's time: what who has work gets beside more urgent ones
-  bool classes = true;  ///< workers of executors that run only best effort give way to all others, where permitted
+  bool classes = true;      ///< workers of executors that run only best effort give way to all others, where permitted
   std::string record_file;  ///< where the core's events and actions are written; empty: nowhere
   uint64_t record_bytes = uint64_t{1} << 30;  ///< how much of them
   std::vector<int> host_cores;                ///< where the daemon's own threads run; empty: anywhere
 };
+
+/// Config::host_bytes, or what that is by default.
+uint64_t host_bytes_of(const Config& config);
 
 /// Reads the text of a quern.yaml. Every mistake is in the error's text, one line each. Unknown keys are mistakes.
 Result<Config> parse_config(std::string_view text, const std::string& file_name);

@@ -107,7 +107,7 @@ class LiveDaemon final : public Daemon {
   /// Its settings say how far the current version stays ready; those before it do not.
   void keep_as_set(const Tenant& tenant, std::string_view name);
   std::vector<sched::TenantSet> tenant_sets(const std::map<std::string, int64_t>& vtimes) const;
-  Status check_fits(const DeployedFunction& function, const Settings& settings, const CachedPlan& plan) const;
+  Status check_fits(const DeployedFunction& function, const Settings& settings, const LiveCall& call) const;
   Status give_room(LiveCall& call, const CallSpec& spec, const CallOptions& options, const Manifest& manifest);
   Result<ipc::Block> keep_later(LiveCall& call, CallTensor& output, ipc::Block block, Duration lease);
   /// The number in an id of ours; 0 if it is none.
@@ -130,6 +130,7 @@ class LiveDaemon final : public Daemon {
   std::unique_ptr<HostTier> tier_;  ///< hands over to the runner
   std::unique_ptr<Deployer> deployer_;
   std::unique_ptr<TenantObjects> objects_;
+  bool has_own_memory_ = false;  ///< some device has
   std::unique_ptr<StandingsKeeper> standings_;
   std::unique_ptr<ProfileKeeper> profiles_;
 };
@@ -177,6 +178,7 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   std::set<std::string> kinds;
   for (const auto& device : self->runner_->devices()) {
     if (kinds.insert(device->caps.build_key).second) targets.push_back(device.get());
+    self->has_own_memory_ |= !device->in_place();
     os::log_info("device {}: {} ({}), {} units, {}", device->config.name, device->caps.name, device->caps.driver,
                  device->caps.units, show_bytes(device->caps.memory_bytes));
   }
@@ -184,7 +186,12 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   self->deployer_ = std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
                                                std::move(stop), self->registry_, self->gone_, self->tier_.get());
   QUERN_TRY(self->deployer_->recover());
-  self->objects_ = std::make_unique<TenantObjects>(*self->deployer_, self->config_.host_cores);
+  ObjectLimits limits;
+  limits.memory_bytes = host_bytes_of(self->config_);
+  std::function<PassingRef()> new_passing;
+  if (self->has_own_memory_) new_passing = [runner = self->runner_.get()] { return runner->new_passing(); };
+  self->objects_ =
+      std::make_unique<TenantObjects>(*self->deployer_, self->config_.host_cores, limits, std::move(new_passing));
   *self->gone_ = [runner = self->runner_.get()](uint64_t function) {
     (void)runner->post(FunctionGoneMessage{function});
   };
@@ -266,7 +273,7 @@ std::vector<DeviceStatus> LiveDaemon::devices() const {
     status.memory_bytes = device->caps.memory_bytes;
     status.units = device->caps.units;
     status.cores = device->config.cores;
-    status.in_place = device->config.in_place && device->caps.unified_memory;
+    status.in_place = device->in_place();
     status.executors = device->executors;
     status.running = device->running;
     status.runs_ended = device->runs_ended;
@@ -349,8 +356,12 @@ Status LiveDaemon::keep(const Tenant& tenant, std::string_view name, KeepWarm st
 
 void LiveDaemon::memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) {
   const auto shared = std::make_shared<std::function<void(Result<std::vector<MemoryPlace>>)>>(std::move(done));
-  if (!runner_->post(
-          MemoryMessage{&tenant, [shared](std::vector<MemoryPlace> places) { (*shared)(std::move(places)); }}))
+  const auto told = [this, shared, &tenant](std::vector<MemoryPlace> places) {
+    for (MemoryPlace& place : places)
+      if (place.is_host) objects_->show(tenant.name, os::now(), place);
+    (*shared)(std::move(places));
+  };
+  if (!runner_->post(MemoryMessage{&tenant, told}))
     (*shared)(exhausted("the server has more to do than it can take; retry later"));
 }
 
@@ -391,10 +402,10 @@ Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
   return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
 }
 
-Status LiveDaemon::check_fits(const DeployedFunction& function, const Settings& settings,
-                              const CachedPlan& cached) const {
-  const Plan& plan = cached.plan;
-  const uint64_t bytes = cached.run_bytes + function.object_bytes();
+Status LiveDaemon::check_fits(const DeployedFunction& function, const Settings& settings, const LiveCall& call) const {
+  const Plan& plan = call.plan->plan;
+  uint64_t bytes = call.plan->run_bytes + function.object_bytes();
+  for (const PlannedBuffer& buffer : plan.buffers) bytes += buffer.passed ? buffer.size_bytes : 0;
   const auto& limit = settings.memory_bytes;
   if (limit && bytes > *limit)
     return invalid(fmt::format("function {}: this call needs {} and limits.memory is {}", function.name,
@@ -421,10 +432,12 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   QUERN_TRY(const Binding binding, bind(manifest, spec));
   auto call = std::make_unique<LiveCall>();
   QUERN_TRY(call->plan, deployed->plan_for(binding));
-  const Plan& plan = call->plan->plan;
+  if (has_own_memory_) {
+    QUERN_TRY(call->plan, deployed->plan_for(binding, passed_inputs(manifest, call->plan->plan, spec, options)));
+  }
   const Settings settings = deployed->settings();
-  QUERN_TRY(check_fits(*deployed, settings, *call->plan));
-  QUERN_TRY(call->scalars, scalars_of(manifest, plan, binding));
+  QUERN_TRY(check_fits(*deployed, settings, *call));
+  QUERN_TRY(call->scalars, scalars_of(manifest, call->plan->plan, binding));
   call->request = next_request_.fetch_add(1);
   call->id = fmt::format("{}-{}", id_prefix_, call->request);
   call->tenant = &tenant;
@@ -467,8 +480,10 @@ Status LiveDaemon::give_room(LiveCall& call, const CallSpec& spec, const CallOpt
                                      object->bytes.size(), protocol_name_of(buffer.dtype), show_shape(buffer.shape),
                                      buffer.size_bytes));
         block = block_of(object);
+        if (buffer.passed) call.pass(object->number, buffer.size_bytes, object->id.substr(0, 12));
       } else {
         QUERN_TRY(block, arenas.input->take(buffer.size_bytes));
+        if (buffer.passed) call.pass(runner_->new_passing(), buffer.size_bytes, name);
       }
       tensor.bytes = block.bytes();
       call.inputs[at] = std::move(tensor);
@@ -491,6 +506,8 @@ Result<ipc::Block> LiveDaemon::keep_later(LiveCall& call, CallTensor& output, ip
   QUERN_TRY(LeaseRef made, objects_->reserve(call.tenant->name, owned, lease, os::now()));
   output.object = made->id;
   output.lease = lease;
+  if (made->number && owned->size() > 0)
+    call.leaves.push_back({made->number, static_cast<uint32_t>(call.blocks->size()), made->id.substr(0, 12), lease});
   call.kept.push_back(std::move(made));
   return ipc::Block::borrow(owned->segment(), owned->offset(), owned->size(), owned);
 }

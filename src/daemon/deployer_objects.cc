@@ -14,8 +14,6 @@
 namespace quern::daemon {
 namespace {
 
-std::atomic<uint64_t> next_object{1};
-
 // Numbers of content that no function has: one that comes back finds its constants where they still are. What was
 // forgotten gets a new number, and is loaded again.
 constexpr size_t kMostRemembered = 65536;
@@ -90,7 +88,7 @@ ConstantRef Deployer::constant_of(const ConstantRecord& record) {
       std::erase_if(constants, [](const auto& item) { return item.second.constant.expired(); });
     Numbered& one = constants[record.object];
     if (ConstantRef known = one.constant.lock()) return known;
-    if (one.number == 0) one.number = next_object.fetch_add(1);
+    if (one.number == 0) one.number = new_object_number();
     auto made = std::make_shared<const Constant>(Constant{one.number, record.object, record.bytes});
     one.constant = made;
     return made;

@@ -201,14 +201,10 @@ bool ExecutorProcess::take_log() {
 }
 
 Result<bool> ExecutorProcess::require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
-                                      std::span<const ipc::Block> blocks, const Complete& complete) {
+                                      const Tensors& tensors, const Complete& complete) {
   if (!failed_plans_.empty() && !plans_.contains(plan->id))
     if (auto failed = failed_plans_.extract(plan->id)) return std::move(failed.mapped());
-  bool all_there = true;
-  for (const ipc::Block& block : blocks) {
-    QUERN_TRY(require_segment(block.segment()));
-    all_there = all_there && segments_[block.segment()->id].state == State::kLoaded;
-  }
+  QUERN_TRY(const bool all_there, require_segments(tensors));
   auto it = plans_.find(plan->id);
   if (it == plans_.end()) {
     QUERN_TRY(prepare(function, *plan, binary, complete));
@@ -249,14 +245,20 @@ Result<ExecutorProcess::ProgramItem*> ExecutorProcess::load_program(const HostOb
   return &it->second;
 }
 
-Status ExecutorProcess::load_object(const HostObjectRef& object) {
+Status ExecutorProcess::load_object(uint64_t number, ObjectBytes bytes) {
   const uint64_t id = next_id_++;
-  const int fd = object->fd.get();
-  QUERN_TRY(channel_.send(ipc::LoadObject{id, object->size_bytes}, {&fd, 1}));
-  objects_[object->number] = {id, object, {os::now(), {0}}};
+  QUERN_TRY(channel_.send(ipc::LoadObject{id, bytes.size_bytes, bytes.offset, bytes.memory_bytes}, {&bytes.fd, 1}));
+  objects_[number] = {id, std::move(bytes.owner), {os::now(), {0}}};
   ++loading_;
   return {};
 }
+
+uint64_t ExecutorProcess::id_of(uint64_t object) const {
+  const auto it = objects_.find(object);
+  return it == objects_.end() ? 0 : it->second.id;
+}
+
+void ExecutorProcess::add_made(uint64_t object, uint64_t id) { objects_[object] = {id, nullptr, {}}; }
 
 bool ExecutorProcess::drop_object(uint64_t object) {
   const auto it = objects_.find(object);
@@ -292,8 +294,19 @@ std::optional<Span> ExecutorProcess::object_span(uint64_t object) const {
   return it == objects_.end() ? std::nullopt : std::optional(it->second.span);
 }
 
-Status ExecutorProcess::require_early(const Binary& binary, std::span<const ipc::Block> blocks) {
-  for (const ipc::Block& block : blocks) QUERN_TRY(require_segment(block.segment()));
+Result<bool> ExecutorProcess::require_segments(const Tensors& tensors) {
+  bool all_there = true;
+  for (size_t i = 0; i < tensors.blocks.size(); ++i) {
+    if (tensors.is_passed(i)) continue;
+    const auto& segment = tensors.blocks[i].segment();
+    QUERN_TRY(require_segment(segment));
+    all_there = all_there && segments_[segment->id].state == State::kLoaded;
+  }
+  return all_there;
+}
+
+Status ExecutorProcess::require_early(const Binary& binary, const Tensors& tensors) {
+  QUERN_TRY(require_segments(tensors));
   QUERN_TRY(load_program(*binary.object));
   return {};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -15,6 +16,7 @@
 #include "base/result.h"
 #include "daemon/config.h"
 #include "daemon/host_object.h"
+#include "daemon/live_call.h"
 #include "daemon/registry.h"
 #include "ipc/arena.h"
 #include "ipc/channel.h"
@@ -86,8 +88,19 @@ class ExecutorProcess {
   /// False once the other side closed it, which would be ready to read for ever.
   bool take_log();
 
+  /// Where the bytes of an object lie; `owner` keeps them.
+  struct ObjectBytes {
+    int fd = -1;
+    uint64_t memory_bytes = 0, offset = 0, size_bytes = 0;
+    std::shared_ptr<const void> owner;
+  };
   /// Sends the object: a frame answers it. Keeps it alive until then.
-  Status load_object(const HostObjectRef& object);
+  Status load_object(uint64_t number, ObjectBytes bytes);
+  /// What a run is bound to that uses the object; 0: it is not here.
+  uint64_t id_of(uint64_t object) const;
+  /// What a run is bound to that leaves an object here, and that it did.
+  uint64_t new_id() { return next_id_++; }
+  void add_made(uint64_t object, uint64_t id);
   /// Frees it and every plan that uses it; none may be pinned. A frame tells when its memory is free. False if it is
   /// not there.
   bool drop_object(uint64_t object);
@@ -95,15 +108,23 @@ class ExecutorProcess {
   bool is_loading(std::span<const sched::ObjectNeed> objects) const;
   bool is_loading() const { return loading_ > 0; }
 
+  /// Where the tensors of a run lie, but for those that come as objects.
+  struct Tensors {
+    std::span<const ipc::Block> blocks;
+    std::span<const PassingTensor> passes;
+    bool is_passed(size_t block) const {
+      return std::any_of(passes.begin(), passes.end(), [&](const PassingTensor& one) { return one.block == block; });
+    }
+  };
   /// Sends what a run will need and needs no memory of the device: program and segments. They may be sent before the
   /// executor greets.
-  Status require_early(const Binary& binary, std::span<const ipc::Block> blocks);
+  Status require_early(const Binary& binary, const Tensors& tensors);
   /// Sends what this run needs beside its objects and is not there yet: program, plan and segments. True if all is
   /// there; false if some is on its way; the error if some cannot be had. Ask again after every frame. `complete` sees
   /// a plan before it is sent.
   using Complete = std::function<void(ipc::PlanFrame&)>;
   Result<bool> require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
-                       std::span<const ipc::Block> blocks, const Complete& complete);
+                       const Tensors& tensors, const Complete& complete);
   /// When what a run needs was brought; nothing if it is not here.
   std::optional<Span> program_span(const std::string& hash) const;
   std::optional<Span> object_span(uint64_t object) const;
@@ -146,8 +167,8 @@ class ExecutorProcess {
     Span span;
   };
   struct ObjectItem {
-    uint64_t id = 0;        ///< of this load: one that is dropped and loaded again has another
-    HostObjectRef loading;  ///< null once it is there
+    uint64_t id = 0;                      ///< of this load: one that is dropped and loaded again has another
+    std::shared_ptr<const void> loading;  ///< what keeps its bytes; null once it is there
     Span span;
   };
   struct PlanItem {
@@ -180,6 +201,8 @@ class ExecutorProcess {
   Status push(uint32_t lane, const ipc::Command& command);
   Result<ProgramItem*> load_program(const HostObject& object);
   Status require_segment(const std::shared_ptr<ipc::Segment>& segment);
+  /// True if all are there.
+  Result<bool> require_segments(const Tensors& tensors);
   Status prepare(const DeployedFunction& function, const CachedPlan& plan, const Binary& binary,
                  const Complete& complete);
   /// Plans are kept, but not for ever: they hold no memory of the device, only kernels.

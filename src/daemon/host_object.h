@@ -8,6 +8,13 @@
 
 namespace quern::daemon {
 
+/// As the core knows an object; never given twice. Any thread.
+uint64_t new_object_number();
+
+/// The number of a tensor that passes from call to call. Who holds it may name it; when nobody does any more, the core
+/// hears that it is gone.
+using PassingRef = std::shared_ptr<const uint64_t>;
+
 /// Immutable bytes in host memory, sealed, that executors map: a constant, or a compiled binary. Shared by content.
 struct HostObject {
   uint64_t number = 0;  ///< of a constant: as the core knows its content; never that of other content

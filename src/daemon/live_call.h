@@ -16,6 +16,14 @@ namespace quern::daemon {
 
 struct Lease;
 
+/// A tensor of a call that the device has as an object: an input that comes as one, or an output that stays.
+struct PassingTensor {
+  PassingRef number;
+  uint32_t block = 0;    ///< which of LiveCall::blocks
+  std::string name;      ///< for showing to people
+  Duration lease = {0};  ///< of an output
+};
+
 /// Of Settings, or a ProgramSpec: in thousandths, at least one of what it is to have at all.
 template <class Shares>
 sched::Quota quota_of(const Shares& shares) {
@@ -40,6 +48,20 @@ struct LiveCall final : Call {
   /// its kernel still reads and writes them.
   std::shared_ptr<std::vector<ipc::Block>> blocks;
   std::vector<std::shared_ptr<Lease>> kept;  ///< outputs that are to stay
+  /// Where a device has memory of its own: what passes to it as objects, what it is left with, and the former as the
+  /// core sees it, each once.
+  std::vector<PassingTensor> passes, leaves;
+  std::vector<sched::ObjectNeed> passing;
+  /// The next of `blocks` is an object for devices with memory of their own.
+  void pass(PassingRef number, uint64_t size_bytes, std::string name);
+  /// What a run of it takes on a device, without a context.
+  uint64_t device_bytes() const {
+    uint64_t bytes = plan->run_bytes + function->object_bytes();
+    for (const sched::ObjectNeed& need : passing) bytes += need.bytes;
+    for (const PassingTensor& tensor : leaves) bytes += (*blocks)[tensor.block].size();
+    return bytes;
+  }
+
   Duration timeout, device_time;
   uint8_t priority = 5;
   sched::Quota quota;
@@ -49,6 +71,10 @@ struct LiveCall final : Call {
   LiveCall *newer = nullptr, *older = nullptr;
   CallWaits waits;
 };
+
+/// Which inputs (by buffer) a device with memory of its own is to have as objects.
+std::vector<uint32_t> passed_inputs(const Manifest& manifest, const Plan& plan, const CallSpec& spec,
+                                    const CallOptions& options);
 
 /// The end of a call: its caller has it again.
 inline void give_back(std::unique_ptr<LiveCall> call) {

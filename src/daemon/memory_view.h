@@ -11,8 +11,8 @@ namespace quern::daemon {
 
 /// What is in the memory of a device or of the host, for showing to people.
 struct MemoryItem {
-  std::string kind;              ///< object, lane, context
-  std::string name;              ///< of an object: the start of its hash; of a lane: its number
+  std::string kind;              ///< object, tensor, lane, context; on the host also stored, lease
+  std::string name;              ///< of an object: the start of its hash or id; of a lane: its number
   std::string function, tenant;  ///< that needed it last; empty if it was nobody yet
   uint64_t bytes = 0;
   std::string state;  ///< promised, loading, resident, leaving
@@ -27,6 +27,8 @@ struct MemoryPlace {
   uint64_t memory_bytes = 0, held_bytes = 0, promised_bytes = 0, leaving_bytes = 0;
   uint64_t pinned_bytes = 0;
   uint64_t others_bytes = 0;      ///< of what is held: other tenants'
+  uint32_t blanks = 0;            ///< executors that wait for a domain
+  uint64_t blank_bytes = 0;       ///< that their contexts take, beside memory_bytes
   std::vector<MemoryItem> items;  ///< the caller's own
 };
 

@@ -17,14 +17,16 @@ uint64_t DeployedFunction::object_bytes() const {
   return bytes;
 }
 
-Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding) const {
-  const std::string key = plan_key(manifest, binding);
+Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding, std::span<const uint32_t> passed) const {
+  std::string key = plan_key(manifest, binding);
+  key.append(reinterpret_cast<const char*>(passed.data()), passed.size_bytes());
   CachedPlanRef known = plans_.with([&](auto& plans) {
     const auto it = plans.find(key);
     return it == plans.end() ? nullptr : it->second;
   });
   if (known) return known;
   QUERN_TRY(Plan plan, make_plan(manifest, binding, limits));
+  if (!passed.empty()) pass_inputs(plan, limits, passed);
   auto made = std::make_shared<CachedPlan>();
   made->id = next_plan.fetch_add(1);
   made->run_bytes = plan.memory_bytes;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +41,9 @@ struct DeployedFunction : Function {
   int64_t order = 0;                       ///< of deploys: which of two versions is the older one
 
   uint64_t object_bytes() const;
-  /// The plan of a request; made once per key and kept, kMostPlans of them.
-  Result<CachedPlanRef> plan_for(const Binding& binding) const;
+  /// The plan of a request, of which these inputs (by buffer) come as objects; made once per key and kept, kMostPlans
+  /// of them.
+  Result<CachedPlanRef> plan_for(const Binding& binding, std::span<const uint32_t> passed = {}) const;
 
   static constexpr size_t kMostPlans = 256;
 

@@ -56,14 +56,14 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
   }
   QUERN_TRY(self->wait_for_greetings());
   for (const sched::TenantSet& tenant : tenants) self->feed(tenant);
-  self->feed(sched::HostUp{config.host_bytes > 0 ? config.host_bytes : os::memory_bytes() / 2});
+  self->feed(sched::HostUp{host_bytes_of(config)});
   for (auto& device : self->devices_) {
     // What blank executors hold is nobody's to use.
     const uint64_t blanks = self->most_blanks(*device) * device->config.context_bytes;
     self->feed(sched::DeviceUp{{device->id},
                                device->caps.memory_bytes - std::min(device->caps.memory_bytes, blanks),
                                device->config.context_bytes,
-                               device->config.in_place && device->caps.unified_memory,
+                               device->in_place(),
                                std::max(1U, device->caps.units)});
   }
   return self;
@@ -143,6 +143,7 @@ void Runner::serve() {
     // First what is quick and others wait for: a program that has work again.
     for (auto it = programs_.begin(); it != programs_.end();) drain_program((it++)->first);
     mailbox_.drain(inbox_);
+    forget_objects();
     for (Message& message : inbox_) handle(message);
     inbox_.clear();
     const std::vector<uint64_t> active(active_.begin(), active_.end());
@@ -196,6 +197,7 @@ void Runner::handle(Message& message) {
     event.priority = call.priority;
     event.memory_bytes = call.plan->run_bytes;
     event.objects = call.function->objects;
+    take_tensors(call, event);
     event.deadline = call.times.submitted + call.timeout;
     event.device_time = call.device_time;
     event.quota = call.quota;

@@ -46,6 +46,8 @@ struct DeviceRecord {
   std::atomic<bool> is_up{true};
   std::atomic<uint64_t> executors{0}, running{0}, runs_ended{0}, device_time_ns{0};
 
+  /// Constants and tensors are used where they lie on the host.
+  bool in_place() const { return config.in_place && caps.unified_memory; }
   /// What one executor alone on it may use.
   uint64_t usable_bytes() const { return caps.memory_bytes - std::min(caps.memory_bytes, config.context_bytes); }
 };
@@ -173,6 +175,8 @@ class Runner {
   const std::vector<std::unique_ptr<DeviceRecord>>& devices() const { return devices_; }
   const RunnerCounters& counters() const { return counters_; }
   const sched::Config& core_config() const { return core_config_; }
+  /// Any thread, also after this has ended: the core hears that it is gone when its last holder lets go of it.
+  PassingRef new_passing() const;
   /// Before start() or after stop(): in between, a StandingsMessage asks.
   std::vector<sched::Scheduler::Standing> standings() const { return core_.standings(); }
   /// Before start(): what was learned before a restart. Gaps are the core's when their function is called.
@@ -208,6 +212,17 @@ class Runner {
     HostObjectRef object;
     Span span;
   };
+  /// A tensor that unanswered calls name as an object: where the host has it.
+  struct Passing {
+    std::shared_ptr<ipc::Segment> segment;
+    uint64_t offset = 0, size_bytes = 0;
+    uint32_t calls = 0;
+  };
+  /// Numbers of passing objects that nobody holds any more, until the core has heard of it.
+  struct PassingGone {
+    std::atomic<bool> any{false};
+    os::Guarded<std::vector<uint64_t>> numbers;
+  };
   struct Program {
     std::unique_ptr<ProgramGate> gate;
     uint64_t device = 0;
@@ -240,6 +255,9 @@ class Runner {
     const Binary* binary = nullptr;
     std::vector<Scalar> scalars;
     std::shared_ptr<std::vector<ipc::Block>> blocks;
+    std::vector<PassingTensor> passes, leaves;  ///< as of its call
+    std::vector<sched::ObjectNeed> passing;
+    std::vector<uint64_t> made;  ///< per one of `leaves`: what it is bound to
     bool pinned = false, pushed = false, stopped = false, profile = false;
     RunReport report;
     std::vector<uint64_t> rounds;
@@ -327,7 +345,7 @@ class Runner {
   void note_held(const Executor& executor, LiveRun& ended);
   Waits waits_of(const LiveRun& run, Time now) const;
   Waits waits_of(const LiveCall& call, Time now) const;
-  void note_load(Executor& executor, const HostObject& object);
+  void note_load(Executor& executor, uint64_t object, uint64_t size_bytes);
   void claim_loads(Executor& executor, const LiveCall& call);
   void note_unload(Executor& executor, uint64_t object);
   void charge(Executor& executor, const LiveRun& run);
@@ -367,6 +385,13 @@ class Runner {
   void carry_out(const sched::Answer& action);
   void carry_out(const sched::WakeAt& action);
   void tell_load_end(Executor& executor);
+  /// Where the bytes of what is to be loaded lie; nothing: they are gone.
+  std::optional<ExecutorProcess::ObjectBytes> bytes_of(uint64_t object) const;
+  void take_tensors(const LiveCall& call, sched::Submit& event);
+  void release_tensors(const LiveCall& call);
+  void forget_objects();
+  /// What the command of a run is bound to; an error if something is not there any more.
+  Status bind(LiveRun& run, Executor& executor, ipc::RunCommand& command);
   void try_push(uint64_t run);
   void mark_started(Executor& executor);
   void finish(uint64_t run, bool failed);
@@ -380,6 +405,7 @@ class Runner {
   HostTier& host_;
   sched::Config core_config_;
   std::vector<std::unique_ptr<DeviceRecord>> devices_;
+  const std::shared_ptr<PassingGone> passing_gone_ = std::make_shared<PassingGone>();
   // Any thread.
   os::Mailbox<Message> mailbox_;
   RunnerCounters counters_;
@@ -398,6 +424,8 @@ class Runner {
   Turns turns_;
   uint64_t evictions_seen_ = 0;                      ///< by the core, before its last step
   std::map<uint64_t, Hosted> hosted_;                ///< objects by number, as the core wants them
+  std::map<uint64_t, Passing> passing_;              ///< by number
+  std::map<uint64_t, std::string> passing_names_;    ///< by number, until they are gone
   std::map<uint64_t, FunctionName> function_names_;  ///< of those that were called, by id
   std::map<uint64_t, std::string> load_errors_;      ///< why an object did not load, until it does
   std::map<uint64_t, std::deque<Time>> binds_;       ///< by device: when blanks were needed lately

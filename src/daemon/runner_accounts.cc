@@ -150,22 +150,24 @@ Waits Runner::waits_of(const LiveCall& call, Time now) const {
   return sum;
 }
 
-void Runner::note_load(Executor& executor, const HostObject& object) {
-  executor.unclaimed[object.number] = object.size_bytes;
-  executor.brought.erase(object.number);
+void Runner::note_load(Executor& executor, uint64_t object, uint64_t size_bytes) {
+  executor.unclaimed[object] = size_bytes;
+  executor.brought.erase(object);
 }
 
 // What was brought is charged to who first needs it there, also where it came ahead of a run.
 void Runner::claim_loads(Executor& executor, const LiveCall& call) {
   if (executor.unclaimed.empty()) return;
   Account& account = accounts_.of(call.tenant->name, call.function->name, device(executor.device).config.name);
-  for (const sched::ObjectNeed& need : call.function->objects) {
+  const auto claim = [&](const sched::ObjectNeed& need) {
     const auto item = executor.unclaimed.extract(need.object.value);
-    if (!item) continue;
+    if (!item) return;
     ++account.loads;
     account.loaded_bytes += item.mapped();
     executor.brought[need.object.value] = &account;
-  }
+  };
+  std::for_each(call.function->objects.begin(), call.function->objects.end(), claim);
+  std::for_each(call.passing.begin(), call.passing.end(), claim);
 }
 
 // The core does not say why something leaves, only how often it was to make room: in the same step it was for that.

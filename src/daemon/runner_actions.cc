@@ -123,19 +123,23 @@ void Runner::carry_out(const sched::Prepare& action) {
   Executor& executor = executors_.at(key->second);
   const auto binary = call.function->binaries.find(device(executor.device).caps.build_key);
   if (binary == call.function->binaries.end()) return;
-  if (const Status sent = executor.process->require_early(binary->second, *call.blocks); !sent.ok())
+  if (const Status sent = executor.process->require_early(binary->second, {*call.blocks, call.passes}); !sent.ok())
     doom(key->second, sent.error());
 }
 
 void Runner::carry_out(const sched::Load& action) {
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
-  const HostObjectRef object = hosted_.at(action.object.value).object;
+  auto bytes = bytes_of(action.object.value);
+  if (!bytes) {
+    waiting_events_.push_back(sched::Loaded{action.executor, action.object, true, false});
+    return;
+  }
   ++counters_.loads;
-  counters_.loaded_bytes += object->size_bytes;
-  note_load(executors_.at(it->second), *object);
+  counters_.loaded_bytes += bytes->size_bytes;
+  note_load(executors_.at(it->second), action.object.value, bytes->size_bytes);
   if (tracer_.is_on()) trace_load(action.executor.value, action.object.value);
-  const Status sent = executors_.at(it->second).process->load_object(object);
+  const Status sent = executors_.at(it->second).process->load_object(action.object.value, *std::move(bytes));
   if (sent.ok()) return;
   if (tracer_.is_on()) tracer_.load_ended(action.executor.value, action.object.value, true, os::now());
   if (sent.error().code == ErrorCode::kUnavailable) return doom(it->second, sent.error());
@@ -190,6 +194,9 @@ void Runner::carry_out(const sched::Run& action) {
   run.plan = call.plan;
   run.scalars = call.scalars;
   run.blocks = call.blocks;
+  run.passes = call.passes;
+  run.leaves = call.leaves;
+  run.passing = call.passing;
   run.profile = call.profile;
   Executor& executor = executors_.at(run.executor);
   const auto binary = call.function->binaries.find(executor.process->caps().build_key);
@@ -217,7 +224,7 @@ void Runner::try_push(uint64_t run_id) {
   LiveRun& run = it->second;
   Executor& executor = executors_.at(run.executor);
   if (executor.is_doomed) return;  // its loss is what the core will hear of
-  const auto there = executor.process->require(*run.function, run.plan, *run.binary, *run.blocks,
+  const auto there = executor.process->require(*run.function, run.plan, *run.binary, {*run.blocks, run.passes},
                                                [this, &run](ipc::PlanFrame& plan) { complete(run, plan); });
   if (!there.ok()) {
     if (there.error().code == ErrorCode::kUnavailable) return doom(run.executor, there.error());
@@ -233,7 +240,10 @@ void Runner::try_push(uint64_t run_id) {
   command.profile = run.profile;
   command.units = run.units;
   command.first_unit = run.first_unit;
-  for (const ipc::Block& block : *run.blocks) command.bindings.push_back({block.segment()->id, block.offset()});
+  if (Status bound = bind(run, executor, command); !bound.ok()) {
+    run.report.error = std::move(bound).error();
+    return finish(run_id, true);
+  }
   for (const Scalar& scalar : run.scalars) command.scalars.push_back(scalar.bits);
   run.pushed = true;
   run.pushed_at = os::now();
@@ -257,7 +267,10 @@ void Runner::mark_started(Executor& executor) {
       continue;
     first.push_back(run);
   }
-  std::erase_if(first, [&](uint64_t run) { return executor.process->is_loading(runs_.at(run).function->objects); });
+  std::erase_if(first, [&](uint64_t id) {
+    const LiveRun& run = runs_.at(id);
+    return executor.process->is_loading(run.function->objects) || executor.process->is_loading(run.passing);
+  });
   for (const uint64_t run : first) feed(sched::Started{{run}});
 }
 
@@ -301,6 +314,7 @@ void Runner::carry_out(const sched::Answer& action) {
   QUERN_CHECK(it != calls_.end(), "a request is answered twice");
   std::unique_ptr<LiveCall> call = std::move(it->second);
   calls_.erase(it);
+  release_tensors(*call);
   RunReport report;
   static const std::string kNowhere;
   const std::string* where = &kNowhere;

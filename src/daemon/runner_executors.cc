@@ -215,6 +215,8 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   ++on.runs_ended;
   charge(executor, run);
   note_held(executor, run);
+  for (size_t i = 0; event.ok && i < run.made.size(); ++i)
+    executor.process->add_made(*run.leaves[i].number, run.made[i]);
   if (run.stopped) executor.process->stopped(lane);
   std::erase(executor.pushed, event.run);
   mark_started(executor);

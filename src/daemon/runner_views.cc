@@ -48,6 +48,11 @@ MemoryItem Runner::item_of(const Scheduler::Entry& entry, Time now) const {
     case Scheduler::Entry::Kind::kObject: {
       item.kind = "object";
       const auto hosted = hosted_.find(entry.object.value);
+      if (const auto passing = passing_names_.find(entry.object.value); passing != passing_names_.end()) {
+        item.kind = "tensor";
+        item.name = passing->second;
+        break;
+      }
       item.name = hosted != hosted_.end() && hosted->second.object ? hosted->second.object->hash.substr(0, 12)
                                                                    : fmt::format("#{}", entry.object.value);
       break;
@@ -94,7 +99,12 @@ std::vector<MemoryPlace> Runner::memory(const Tenant& tenant) const {
     }
   };
   for (const auto& device : devices_)
-    if (const auto books = core_.books({device->id})) add(*books, device->config.name, false);
+    if (const auto books = core_.books({device->id})) {
+      add(*books, device->config.name, false);
+      for (const auto& [key, executor] : executors_)
+        if (!executor.id && executor.device == device->id && !executor.killed_by_us) ++places.back().blanks;
+      places.back().blank_bytes = places.back().blanks * device->config.context_bytes;
+    }
   if (const auto books = core_.host_books()) add(*books, "host", true);
   return places;
 }
@@ -148,7 +158,7 @@ std::vector<Phase> Runner::setup_of(const LiveCall& call, const LiveRun& run) co
   struct Sum {
     Span span;
     uint64_t objects = 0, bytes = 0;
-  } fetched, loaded;
+  } fetched, loaded, passed;
   const auto add = [&](Sum& sum, const Span& span, uint64_t bytes) {
     if (!ends_later(span)) return;
     if (sum.objects++ == 0 || span.from < sum.span.from) sum.span.from = span.from;
@@ -160,14 +170,17 @@ std::vector<Phase> Runner::setup_of(const LiveCall& call, const LiveRun& run) co
       add(fetched, hosted->second.span, need.bytes);
     if (const auto span = executor.process->object_span(need.object.value)) add(loaded, *span, need.bytes);
   }
-  const auto tell_of = [&](const char* name, const Sum& sum) {
+  for (const sched::ObjectNeed& need : call.passing)
+    if (const auto span = executor.process->object_span(need.object.value)) add(passed, *span, need.bytes);
+  const auto tell_of = [&](const char* name, const char* what, const Sum& sum) {
     if (sum.objects > 0)
       phases.push_back(
           {name, sum.span.from, sum.span.to,
-           fmt::format("{} {}, {}", sum.objects, sum.objects == 1 ? "constant" : "constants", show_bytes(sum.bytes))});
+           fmt::format("{} {}{}, {}", sum.objects, what, sum.objects == 1 ? "" : "s", show_bytes(sum.bytes))});
   };
-  tell_of("fetch", fetched);
-  tell_of("load", loaded);
+  tell_of("fetch", "constant", fetched);
+  tell_of("load", "constant", loaded);
+  tell_of("input", "tensor", passed);
   std::stable_sort(phases.begin(), phases.end(), [](const Phase& a, const Phase& b) { return a.from < b.from; });
   return phases;
 }

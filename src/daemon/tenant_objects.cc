@@ -49,11 +49,13 @@ ipc::Block block_of(std::shared_ptr<const MappedObject> object) {
   return ipc::Block::borrow(one.segment, one.offset, one.bytes.size(), std::move(object));
 }
 
-TenantObjects::TenantObjects(Deployer& deployer, std::vector<int> cores, ObjectLimits limits)
+TenantObjects::TenantObjects(Deployer& deployer, std::vector<int> cores, ObjectLimits limits,
+                             std::function<PassingRef()> new_passing)
     : deployer_(deployer),
       cores_(std::move(cores)),
       limits_(limits),
-      seed_(sha256(fmt::format("leases {} {} {}", os::wall_time(), os::now().ns, getpid()))) {}
+      seed_(sha256(fmt::format("leases {} {} {}", os::wall_time(), os::now().ns, getpid()))),
+      new_passing_(std::move(new_passing)) {}
 
 TenantObjects::~TenantObjects() { stop(); }
 
@@ -99,7 +101,7 @@ void TenantObjects::put(const std::string& tenant, Upload upload, std::function<
     // It is stored: that it is not in memory as well costs the first call that names it some time.
     if (object.ok())
       remember(*std::move(object), removals_before);
-    else
+    else if (object.error().code != ErrorCode::kExhausted)
       os::log_warning("object {}: is not kept in memory: {}", hash, object.error().text);
     trim();
     return status;
@@ -193,6 +195,7 @@ Result<LeaseRef> TenantObjects::reserve(const std::string& tenant, std::shared_p
   made->id =
       std::string(kLeasePrefix) + sha256(fmt::format("{} {}", seed_, next_lease_.fetch_add(1))).substr(0, kLeaseDigits);
   made->tenant = tenant;
+  if (new_passing_) made->number = new_passing_();
   QUERN_TRY(made->segment, output->reader());
   made->offset = output->offset();
   made->bytes = made->segment->mapping.bytes().subspan(output->offset(), output->size());
@@ -285,6 +288,8 @@ Result<TenantObjects::StoredRef> TenantObjects::adopt(const std::string& tenant,
   auto object = std::make_shared<MappedObject>();
   object->id = hash;
   object->tenant = tenant;
+  QUERN_TRY(object->room, take_room(size_bytes));
+  if (new_passing_) object->number = new_passing_();
   QUERN_TRY(object->segment, ipc::adopt_segment(std::move(fd), std::max<uint64_t>(size_bytes, 1)));
   object->bytes = object->segment->mapping.bytes().first(size_bytes);
   return StoredRef(std::move(object));
@@ -302,7 +307,55 @@ TenantObjects::StoredRef TenantObjects::remember(StoredRef object, uint64_t remo
   });
 }
 
-void TenantObjects::trim() {
+// Those that no call uses give way.
+Result<std::shared_ptr<void>> TenantObjects::take_room(uint64_t size_bytes) {
+  const uint64_t cost = round_up(std::max<uint64_t>(size_bytes, 1), kPage);
+  const auto has_room = [&] {
+    const uint64_t before = taken_bytes_->fetch_add(cost);
+    if (before <= limits_.memory_bytes && cost <= limits_.memory_bytes - before) return true;
+    *taken_bytes_ -= cost;
+    return false;
+  };
+  if (!has_room()) {
+    trim(0, 0);
+    if (!has_room())
+      return exhausted(
+          fmt::format("objects: calls use {} of the {} that objects may take in memory, and this one has {}; "
+                      "retry later, or raise host_memory",
+                      show_bytes(*taken_bytes_), show_bytes(limits_.memory_bytes), show_bytes(size_bytes)));
+  }
+  return std::shared_ptr<void>(nullptr, [taken = taken_bytes_, cost](void*) { *taken -= cost; });
+}
+
+void TenantObjects::show(const std::string& tenant, Time now, MemoryPlace& host) {
+  sweep(now);
+  const auto add = [&](const MappedObject& object, const char* kind, bool is_used, std::string why) {
+    if (object.tenant != tenant) return;
+    MemoryItem item;
+    item.kind = kind;
+    item.name = object.id.substr(0, is_lease_id(object.id) ? kLeasePrefix.size() + 6 : 12);
+    item.tenant = tenant;
+    item.bytes = object.bytes.size();
+    item.state = "resident";
+    item.pins = is_used ? 1 : 0;
+    item.why = std::move(why);
+    host.items.push_back(std::move(item));
+  };
+  tables_.with([&](Tables& tables) {
+    for (const auto& [key, stored] : tables.stored) {
+      const bool is_used = stored.object.use_count() > 1;
+      add(*stored.object, "stored", is_used, is_used ? "calls use it" : "stays until its room is needed");
+    }
+    for (const auto& [end, id] : tables.ends) {
+      const Lease& lease = *tables.leases.at(id);
+      add(lease, "lease", tables.leases.at(id).use_count() > 1,
+          fmt::format("a call left it, stays for {} more",
+                      show_time(static_cast<double>(std::max<int64_t>(0, (lease.expires - now).ns)))));
+    }
+  });
+}
+
+void TenantObjects::trim(uint64_t idle_bytes, size_t idle) {
   std::vector<StoredRef> dropped;  // outside the lock
   const auto is_idle = [](const Stored& stored) { return stored.object.use_count() == 1; };
   const auto cost = [](const Stored& stored) { return round_up(stored.object->bytes.size(), kPage); };
@@ -311,7 +364,7 @@ void TenantObjects::trim() {
     size_t count = 0;
     for (const auto& [key, stored] : tables.stored)
       if (is_idle(stored)) bytes += cost(stored), ++count;
-    while (count > 1 && (bytes > limits_.idle_bytes || count > limits_.idle)) {
+    while (count > (idle == 0 ? 0 : 1) && (bytes > idle_bytes || count > idle)) {
       auto oldest = tables.stored.end();
       for (auto it = tables.stored.begin(); it != tables.stored.end(); ++it)
         if (is_idle(it->second) && (oldest == tables.stored.end() || it->second.used < oldest->second.used))

@@ -15,6 +15,8 @@
 #include "base/time.h"
 #include "base/units.h"
 #include "daemon/daemon.h"
+#include "daemon/host_object.h"
+#include "daemon/memory_view.h"
 #include "ipc/arena.h"
 #include "os/guarded.h"
 #include "os/thread.h"
@@ -29,6 +31,8 @@ struct MappedObject : Object {
   std::string tenant;
   std::shared_ptr<ipc::Segment> segment;
   uint64_t offset = 0;
+  PassingRef number;           ///< null where no device has memory of its own
+  std::shared_ptr<void> room;  ///< of a stored one: what it takes of ObjectLimits::memory_bytes
 };
 
 /// What an input that is this object is bound to; keeps it.
@@ -44,6 +48,7 @@ struct Lease final : MappedObject {
 using LeaseRef = std::shared_ptr<Lease>;
 
 struct ObjectLimits {
+  uint64_t memory_bytes = UINT64_MAX;  ///< stored objects in memory, whether or not a call uses them
   /// Stored objects in memory that no call uses, the latest used; one alone may be larger.
   uint64_t idle_bytes = 256 * kMiB;
   size_t idle = 256;       ///< and so many: each has a descriptor
@@ -58,7 +63,9 @@ struct ObjectLimits {
 class TenantObjects {
  public:
   /// `cores`: where its threads run; empty: anywhere. The deployer outlives this.
-  TenantObjects(Deployer& deployer, std::vector<int> cores, ObjectLimits limits = {});
+  /// `new_passing` numbers objects for devices with memory of their own; empty: there are none.
+  TenantObjects(Deployer& deployer, std::vector<int> cores, ObjectLimits limits = {},
+                std::function<PassingRef()> new_passing = {});
   ~TenantObjects();
 
   void start();
@@ -82,6 +89,8 @@ class TenantObjects {
   void keep(LeaseRef lease, Time now);
   /// Lets go of leases that are over. Costs next to nothing while there are none.
   void sweep(Time now);
+  /// What the tenant has in memory, beside what the core knows of.
+  void show(const std::string& tenant, Time now, MemoryPlace& host);
 
   /// Of objects that came from the disk: on their way into memory that executors can map.
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
@@ -114,7 +123,11 @@ class TenantObjects {
   Result<StoredRef> adopt(const std::string& tenant, const std::string& hash, os::Fd fd, uint64_t size_bytes);
   /// The one that is in memory from now on. `removals_before`: it was read or stored.
   StoredRef remember(StoredRef object, uint64_t removals_before);
-  void trim();
+  void trim() { trim(limits_.idle_bytes, limits_.idle); }
+  /// Until so much, and so many, are left that no call uses; one alone may be larger, unless none is to be left.
+  void trim(uint64_t idle_bytes, size_t idle);
+  /// kExhausted if others take too much of it, and calls use them.
+  Result<std::shared_ptr<void>> take_room(uint64_t size_bytes);
   uint64_t removals() const;
 
   static constexpr size_t kMostWaiting = 256;
@@ -125,9 +138,11 @@ class TenantObjects {
   const std::vector<int> cores_;
   const ObjectLimits limits_;
   const std::string seed_;  ///< of the ids of leases
+  const std::function<PassingRef()> new_passing_;
   // Any thread.
   std::atomic<uint64_t> next_lease_{1};
   std::atomic<uint64_t> copied_bytes_{0};
+  std::shared_ptr<std::atomic<uint64_t>> taken_bytes_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::atomic<int64_t> next_end_{Time::never().ns};
   os::WorkQueue<Job> jobs_{kMostWaiting};
   os::Guarded<Tables> tables_;

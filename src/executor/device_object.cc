@@ -13,8 +13,8 @@ void DeviceObject::unwatch(const os::Event& wake) {
   watchers_.with([&](auto& all) { std::erase(all, &wake); });
 }
 
-void DeviceObject::become_ready(std::shared_ptr<hal::Buffer> buffer, os::Mapping mapping) {
-  mapping_ = std::move(mapping);
+void DeviceObject::become_ready(std::shared_ptr<hal::Buffer> buffer, std::shared_ptr<const void> memory) {
+  memory_ = std::move(memory);
   buffer_ = std::move(buffer);
   settle(State::kReady);
 }

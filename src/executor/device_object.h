@@ -8,12 +8,11 @@
 #include "hal/buffer.h"
 #include "os/event.h"
 #include "os/guarded.h"
-#include "os/shared_memory.h"
 
 namespace quern::executor {
 
-/// A constant on the device, or on its way there: one copy for all plans and lanes. Its memory goes with its last
-/// owner.
+/// A constant or a passing tensor on the device, or on its way there: one copy for all plans and lanes. Its memory goes
+/// with its last owner.
 class DeviceObject {
  public:
   enum class State : uint8_t { kLoading, kReady, kFailed };
@@ -38,8 +37,8 @@ class DeviceObject {
 
   // Who loads it, one of them and once.
 
-  /// `mapping`: where the buffer lies in memory of the host, if it is used in place.
-  void become_ready(std::shared_ptr<hal::Buffer> buffer, os::Mapping mapping = {});
+  /// `memory`: where the buffer lies in memory of the host, if it is used in place.
+  void become_ready(std::shared_ptr<hal::Buffer> buffer, std::shared_ptr<const void> memory = {});
   void fail() { settle(State::kFailed); }
 
  private:
@@ -48,7 +47,7 @@ class DeviceObject {
   // Constant after construction.
   uint64_t size_bytes_;
   // Written before the state is, read afterwards. The buffer goes before the memory that it uses.
-  os::Mapping mapping_;
+  std::shared_ptr<const void> memory_;
   std::shared_ptr<hal::Buffer> buffer_;
   // Each guards itself.
   std::atomic<State> state_{State::kLoading};

@@ -65,27 +65,37 @@ Status Holdings::map_segment(const ipc::MapSegment& frame, os::Fd fd) {
 
 void Holdings::load_object(const ipc::LoadObject& frame, os::Fd fd) {
   const Status begun = begin_load(frame, fd);
+  if (!begun.ok()) {
+    const auto expected = tables_.with([&](Tables& tables) {
+      note_failed(tables, frame.object);
+      return take_from(tables.objects, frame.object);
+    });
+    if (expected) expected->fail();  // a run waits for it already
+  }
   if (!begun.ok() || in_place_) tell_(loaded(LoadedKind::kObject, frame.object, begun));
 }
 
+// Ids are given in order, so the oldest is the lowest.
+void Holdings::note_failed(Tables& tables, uint64_t id) {
+  tables.failed.insert(id);
+  if (tables.failed.size() > kMostFailed) tables.failed.erase(tables.failed.begin());
+}
+
 Status Holdings::begin_load(const ipc::LoadObject& frame, const os::Fd& fd) {
-  QUERN_TRY(os::Mapping mapping, map_sealed(fd, frame.size_bytes));
-  auto object = std::make_shared<DeviceObject>(frame.size_bytes);
+  QUERN_TRY(os::Mapping mapping, map_sealed(fd, frame.memory_bytes ? frame.memory_bytes : frame.size_bytes));
+  if (frame.size_bytes == 0 || frame.offset > mapping.size() || frame.size_bytes > mapping.size() - frame.offset)
+    return invalid("object: lies outside its memory");
+  std::shared_ptr<DeviceObject> object = this->object(frame.object, frame.size_bytes);
+  if (object->size_bytes() != frame.size_bytes) return invalid("object: has another size than a run expects");
   if (in_place_) {
-    QUERN_TRY(auto buffer, device_.import(mapping.bytes(), false));
-    object->become_ready(std::move(buffer), std::move(mapping));
-    tables_.with([&](Tables& tables) { tables.objects[frame.object] = std::move(object); });
+    const auto memory = std::make_shared<os::Mapping>(std::move(mapping));
+    QUERN_TRY(auto buffer, device_.import(memory->bytes().subspan(frame.offset, frame.size_bytes), false));
+    object->become_ready(std::move(buffer), memory);
     return {};
   }
-  tables_.with([&](Tables& tables) {
-    tables.objects[frame.object] = object;
-    tables.loading.insert(frame.object);
-  });
-  if (loader_->add({frame.object, std::move(object), std::move(mapping)})) return {};
-  tables_.with([&](Tables& tables) {
-    tables.objects.erase(frame.object);
-    tables.loading.erase(frame.object);
-  });
+  tables_.with([&](Tables& tables) { tables.loading.insert(frame.object); });
+  if (loader_->add({frame.object, std::move(object), std::move(mapping), frame.offset})) return {};
+  tables_.with([&](Tables& tables) { tables.loading.erase(frame.object); });
   return unavailable(fmt::format("object: {} others wait to be loaded; try again later", Loader::kMostLoads));
 }
 
@@ -93,7 +103,7 @@ void Holdings::load_ended(Loader::Load load, Result<std::shared_ptr<hal::Buffer>
   if (buffer.ok() && load.object->is_abandoned())
     buffer = Error{ErrorCode::kCancelled, "object: was dropped when it had just been loaded"};
   const Status status = buffer.ok() ? Status() : Status(buffer.error());
-  load.bytes = {};
+  load.memory = {};
   // The daemon hears of it before any lane: a run that needs it cannot be reported ended before its load is.
   tell_(loaded(LoadedKind::kObject, load.id, status));
   if (status.ok())
@@ -103,7 +113,10 @@ void Holdings::load_ended(Loader::Load load, Result<std::shared_ptr<hal::Buffer>
   const bool was_dropped = tables_.with([&](Tables& tables) {
     tables.loading.erase(load.id);
     if (load.object->is_abandoned()) return true;
-    if (!status.ok()) tables.objects.erase(load.id);
+    if (!status.ok()) {
+      tables.objects.erase(load.id);
+      note_failed(tables, load.id);
+    }
     // Who drops it from now on says that its memory is free: no owner is left here.
     load.object.reset();
     return false;
@@ -170,6 +183,25 @@ void Holdings::drop_plan(uint64_t id) {
   if (!plan) return;
   plan->views.with([](auto& views) { views.clear(); });
   plan->constants.assign(plan->constants.size(), nullptr);
+}
+
+std::shared_ptr<DeviceObject> Holdings::object(uint64_t id, uint64_t size_bytes) {
+  return tables_.with([&](Tables& tables) {
+    if (tables.failed.contains(id)) {
+      auto failed = std::make_shared<DeviceObject>(size_bytes);
+      failed->fail();
+      return failed;
+    }
+    auto& object = tables.objects[id];
+    if (!object) object = std::make_shared<DeviceObject>(size_bytes);
+    return object;
+  });
+}
+
+void Holdings::add_object(uint64_t id, std::shared_ptr<hal::Buffer> buffer, std::shared_ptr<const void> memory) {
+  auto object = std::make_shared<DeviceObject>(buffer->size_bytes());
+  object->become_ready(std::move(buffer), std::move(memory));
+  tables_.with([&](Tables& tables) { tables.objects[id] = std::move(object); });
 }
 
 std::shared_ptr<MappedSegment> Holdings::segment(uint32_t id) const {

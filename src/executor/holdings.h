@@ -66,22 +66,30 @@ class Holdings {
 
   std::shared_ptr<MappedSegment> segment(uint32_t id) const;
   std::shared_ptr<PreparedPlan> plan(uint64_t id) const;
+  /// An object that a run is bound to. It may be loading, and its frame may not have been taken yet.
+  std::shared_ptr<DeviceObject> object(uint64_t id, uint64_t size_bytes);
+  /// What a run left on the device is an object from now on.
+  void add_object(uint64_t id, std::shared_ptr<hal::Buffer> buffer, std::shared_ptr<const void> memory);
   bool in_place() const { return in_place_; }
   hal::Device& device() const { return device_; }
 
  private:
   struct Tables {
     std::map<uint32_t, std::shared_ptr<MappedSegment>> segments;
-    std::map<uint64_t, std::shared_ptr<DeviceObject>> objects;  ///< ready or loading
+    std::map<uint64_t, std::shared_ptr<DeviceObject>> objects;  ///< ready, loading, or expected
     std::set<uint64_t> loading;                                 ///< that the loader has, dropped ones too
+    std::set<uint64_t> failed;                                  ///< the latest: a run that comes late is told, too
     std::map<uint64_t, std::shared_ptr<hal::Program>> programs;
     std::map<uint64_t, std::shared_ptr<PreparedPlan>> plans;
   };
 
   Holdings(hal::Device& device, bool in_place, Tell tell);
+  static void note_failed(Tables& tables, uint64_t id);
   Status begin_load(const ipc::LoadObject& frame, const os::Fd& fd);
   /// On the loader's thread.
   void load_ended(Loader::Load load, Result<std::shared_ptr<hal::Buffer>> buffer);
+
+  static constexpr size_t kMostFailed = 1024;  // more than runs can be on their way
 
   // Constant after construction.
   hal::Device& device_;

@@ -136,6 +136,8 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
   if (Status drained = drain(); status.ok()) status = std::move(drained);
   in_use_.clear();
+  made_.clear();
+  objects_.clear();
   if (!status.ok()) {
     ended.ok = false;
     ended.code = status.error().code;
@@ -175,6 +177,14 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
   rounds_.assign(frame.reports, 0);
   if (command.profile) profile_.assign(kMostProfiled, {});
   QUERN_TRY(bind(*ready, command));
+  if (Status made = make_objects(*ready); !made.ok()) {
+    ended.no_room = made.error().code == ErrorCode::kExhausted;
+    if (ended.no_room) {
+      (void)drain();
+      release_memory();
+    }
+    return made;
+  }
   QUERN_TRY(copy_in(*ready));
   QUERN_TRY(bool went_through, walk(*ready, command, 0, static_cast<uint32_t>(frame.steps.size())));
   // Also for what no kernel used: a run that ended has all it needs.
@@ -185,9 +195,11 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
   if (went_through && holdings_.in_place()) QUERN_TRY(bring_home(*ready));
   QUERN_TRY(queue_->flush());
   // Outputs that are copied back wait in order behind the kernels, so that one wait serves all.
+  if (went_through && !holdings_.in_place()) QUERN_TRY(fill_objects(*ready));
   if (went_through && !holdings_.in_place()) QUERN_TRY(copy_out(*ready));
   QUERN_TRY(retire(*ready, 0));
   if (ended.stopped) return {Error{ErrorCode::kCancelled, "the run was stopped between two kernels"}};
+  leave_objects(*ready);
   ended.rounds = rounds_;
   return {};
 }
@@ -214,7 +226,7 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   for (const auto& launch : frame.launches)
     ready.cuts.push_back(cut_of(launch, holdings_.device().caps().launch_offset));
   for (const auto& buffer : frame.buffers)
-    if (is_bound(buffer.role) && buffer.arena == ipc::PlanFrame::kNone && !holdings_.in_place())
+    if (buffer.role == Role::kOutput && buffer.arena == ipc::PlanFrame::kNone && !holdings_.in_place())
       return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
   return &ready_.emplace(plan_id, std::move(ready)).first->second;
 }
@@ -224,6 +236,7 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
   bound_.assign(buffers.size(), nullptr);
   host_.assign(buffers.size(), nullptr);
   bindings_.assign(buffers.size(), nullptr);
+  objects_.assign(buffers.size(), nullptr);
   names_.resize(buffers.size());
   std::iota(names_.begin(), names_.end(), 0U);
   bind_constants(ready);
@@ -236,6 +249,10 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
     const ipc::Binding& binding = command.bindings[next++];
     bindings_[i] = &binding;
     const bool writable = buffer.role == Role::kOutput;
+    if (binding.object != 0 && !writable) {
+      QUERN_TRY(bind_object(ready, i));
+      continue;
+    }
     if (holdings_.in_place()) {
       QUERN_TRY(auto imported, import(binding.segment, binding.offset, buffer.size_bytes, writable));
       bound_[i] = imported.get();
@@ -243,7 +260,7 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
     }
     const auto segment = holdings_.segment(binding.segment);
     if (!segment || segment->writable != writable || binding.offset > segment->mapping.size() ||
-        buffer.size_bytes > segment->mapping.size() - binding.offset)
+        buffer.size_bytes > segment->mapping.size() - binding.offset || !bound_[i])
       return internal(fmt::format("segment {}: has no such piece", binding.segment));
     host_[i] = segment->mapping.data() + binding.offset;
   }
@@ -274,7 +291,7 @@ Status Lane::copy_in(Ready& ready) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kInput) continue;
     QUERN_TRY(const uint64_t point, queue_->write(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
-    in_flight_.push_back({.point = point});
+    in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
   }
   return {};
 }

@@ -94,6 +94,15 @@ class Lane {
   Status copy_out(Ready& ready);
   Status bring_home(Ready& ready);
 
+  // lane_objects.cc: inputs that are objects, and outputs that become some.
+  Status bind_object(Ready& ready, size_t buffer);
+  /// Room for what the run leaves behind.
+  Status make_objects(Ready& ready);
+  /// Once the kernels are in the queue: has it written there, too.
+  Status fill_objects(Ready& ready);
+  /// Once all has ended well.
+  void leave_objects(Ready& ready);
+
   // lane_memory.cc: what the runs of this lane compute in.
   Status take_memory(Ready& ready, uint64_t lane_bytes);
   bool has_room_for(const std::vector<uint64_t>& arenas) const;
@@ -102,10 +111,11 @@ class Lane {
   Status place(Ready& ready);
   void release_memory();
 
-  // lane_constants.cc: those that were still loading when the run began. False if the run was stopped meanwhile.
+  // lane_constants.cc: constants and inputs that were still loading when the run began. False if the run was stopped
+  // meanwhile.
   void bind_constants(Ready& ready);
-  Result<bool> await_constant(Ready& ready, uint64_t run, uint32_t buffer);
-  Result<bool> await_constants(Ready& ready, uint64_t run, const ipc::PlanFrame::Launch& launch);
+  Result<bool> await_constant(uint64_t run, uint32_t buffer);
+  Result<bool> await_constants(uint64_t run, const ipc::PlanFrame::Launch& launch);
   Result<bool> await_constants(Ready& ready, uint64_t run);
 
   // lane_steps.cc: what a plan does, step by step. False if the run was stopped meanwhile.
@@ -158,21 +168,23 @@ class Lane {
   std::vector<std::shared_ptr<hal::Buffer>> arenas_;  ///< the lane's memory: grows with its plans, until it is trimmed
   std::deque<InFlight> in_flight_;
   uint64_t in_flight_ns_ = 0;
-  size_t kernels_in_flight_ = 0;                      ///< the rest are fills and copies
-  uint64_t depth_ns_ = 0;                             ///< of the grant that let it through last
-  bool may_launch_ = false;                           ///< it was let through, and did not launch since
-  std::vector<hal::Buffer*> bound_;                   ///< per buffer of the running plan; null: a constant still loads
-  std::vector<std::byte*> host_;                      ///< per buffer: where its tensor lies in the arena
-  std::vector<const ipc::Binding*> bindings_;         ///< per buffer: where its tensor lies, if it is bound
-  std::vector<uint32_t> names_;                       ///< per buffer: which one has its name, after swaps
-  std::vector<std::shared_ptr<hal::Buffer>> in_use_;  ///< views that only this run needs
-  std::array<std::byte, 8> element_;                  ///< that an until looks at
-  std::vector<uint64_t> rounds_;                      ///< per report of the plan
-  std::vector<ipc::RunEnded::Kernel> profile_;        ///< per kernel, if it was asked for
-  std::vector<hal::Argument> arguments_;              ///< used again for every launch
+  size_t kernels_in_flight_ = 0;               ///< the rest are fills and copies
+  uint64_t depth_ns_ = 0;                      ///< of the grant that let it through last
+  bool may_launch_ = false;                    ///< it was let through, and did not launch since
+  std::vector<hal::Buffer*> bound_;            ///< per buffer of the running plan; null: a constant still loads
+  std::vector<std::byte*> host_;               ///< per buffer: where its tensor lies in the arena
+  std::vector<const ipc::Binding*> bindings_;  ///< per buffer: where its tensor lies, if it is bound
+  std::vector<std::shared_ptr<DeviceObject>> objects_;  ///< per buffer: what it is bound to, if that is an object
+  std::vector<std::shared_ptr<hal::Buffer>> made_;      ///< per buffer: where it is to be left, where it is copied
+  std::vector<uint32_t> names_;                         ///< per buffer: which one has its name, after swaps
+  std::vector<std::shared_ptr<hal::Buffer>> in_use_;    ///< views that only this run needs
+  std::array<std::byte, 8> element_;                    ///< that an until looks at
+  std::vector<uint64_t> rounds_;                        ///< per report of the plan
+  std::vector<ipc::RunEnded::Kernel> profile_;          ///< per kernel, if it was asked for
+  std::vector<hal::Argument> arguments_;                ///< used again for every launch
   ByteWriter writer_;
   int64_t first_start_ns_ = 0, last_end_ns_ = 0, waited_ns_ = 0;
-  bool has_constants_ = false;   ///< all of the running plan are there
+  bool has_constants_ = false;   ///< all of the running plan are there, and inputs that are objects
   bool trim_after_run_ = false;  ///< it was asked for meanwhile
   bool is_confirmed_ = false;    ///< a launch of this run has ended
   double scale_ = 1;             ///< how long the last launch took against what was expected of it

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A run may begin while its constants are still being loaded: each launch waits for its own, and those before it run
-// meanwhile. A plan whose constants are all there never comes here.
+// A run may begin while its constants, and inputs that are objects, are still being loaded: each launch waits for its
+// own, and those before it run meanwhile. A run that has all of them never comes here.
 #include "executor/lane.h"
 #include "os/clock.h"
 
@@ -15,7 +15,8 @@ void Lane::bind_constants(Ready& ready) {
   has_constants_ = true;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].role != Role::kConstant) continue;
-    const DeviceObject* object = ready.plan->constants[i].get();
+    objects_[i] = ready.plan->constants[i];
+    const DeviceObject* object = objects_[i].get();
     if (object && object->state() == State::kReady)
       bound_[i] = object->buffer().get();
     else
@@ -23,8 +24,8 @@ void Lane::bind_constants(Ready& ready) {
   }
 }
 
-Result<bool> Lane::await_constant(Ready& ready, uint64_t run, uint32_t buffer) {
-  const std::shared_ptr<DeviceObject> object = ready.plan->constants[buffer];
+Result<bool> Lane::await_constant(uint64_t run, uint32_t buffer) {
+  const std::shared_ptr<DeviceObject> object = objects_[buffer];
   Result<bool> goes_on = true;
   if (object && object->state() == State::kLoading) {
     // What was enqueued has to go on.
@@ -42,17 +43,17 @@ Result<bool> Lane::await_constant(Ready& ready, uint64_t run, uint32_t buffer) {
     if (!goes_on.ok() || !*goes_on) return goes_on;
   }
   if (!object || object->state() == State::kFailed)
-    return unavailable("run: a constant that it needs could not be loaded; run it again");
+    return unavailable("run: a constant or input that it needs could not be loaded; run it again");
   bound_[buffer] = object->buffer().get();
   return true;
 }
 
-Result<bool> Lane::await_constants(Ready& ready, uint64_t run, const ipc::PlanFrame::Launch& launch) {
+Result<bool> Lane::await_constants(uint64_t run, const ipc::PlanFrame::Launch& launch) {
   for (const auto& argument : launch.arguments) {
     if (argument.kind != ipc::PlanFrame::Argument::Kind::kBuffer) continue;
     const uint32_t buffer = names_[argument.buffer];
-    if (ready.plan->frame.buffers[buffer].role != Role::kConstant || bound_[buffer]) continue;
-    QUERN_TRY(const bool goes_on, await_constant(ready, run, buffer));
+    if (bound_[buffer]) continue;
+    QUERN_TRY(const bool goes_on, await_constant(run, buffer));
     if (!goes_on) return false;
   }
   return true;
@@ -61,8 +62,9 @@ Result<bool> Lane::await_constants(Ready& ready, uint64_t run, const ipc::PlanFr
 Result<bool> Lane::await_constants(Ready& ready, uint64_t run) {
   const auto& buffers = ready.plan->frame.buffers;
   for (uint32_t i = 0; !has_constants_ && i < buffers.size(); ++i) {
-    if (buffers[i].role != Role::kConstant || bound_[i]) continue;
-    QUERN_TRY(const bool goes_on, await_constant(ready, run, i));
+    const bool is_object = buffers[i].role == Role::kConstant || objects_[i];
+    if (!is_object || bound_[i]) continue;
+    QUERN_TRY(const bool goes_on, await_constant(run, i));
     if (!goes_on) return false;
   }
   return has_constants_ = true;

@@ -62,7 +62,7 @@ Status Lane::scrub() {
     const uint64_t bytes = arena->size_bytes();
     QUERN_TRY(const uint64_t point,
               queue_->fill(*arena, 0, bytes, std::span(kZeros).first(bytes % kZeros.size() == 0 ? kZeros.size() : 1)));
-    in_flight_.push_back({point, 0, 0});
+    in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
   }
   return {};
 }

@@ -61,6 +61,10 @@ Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset,
   const uint32_t buffer = names_[name];
   if (size == 0) return bound_[buffer];
   const auto& decl = ready.plan->frame.buffers[buffer];
+  if (objects_[buffer] && decl.role != Role::kConstant) {
+    QUERN_TRY(auto view, holdings_.device().view(objects_[buffer]->buffer(), offset, size));
+    return in_use_.emplace_back(std::move(view)).get();
+  }
   if (holdings_.in_place() && bindings_[buffer]) {
     QUERN_TRY(auto view,
               import(bindings_[buffer]->segment, bindings_[buffer]->offset + offset, size, decl.role == Role::kOutput));
@@ -83,7 +87,7 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   const ipc::PlanFrame::Launch& launch = ready.plan->frame.launches[index];
   // Before the gates, which may close meanwhile.
   if (!has_constants_) {
-    QUERN_TRY(const bool goes_on, await_constants(ready, command.run, launch));
+    QUERN_TRY(const bool goes_on, await_constants(command.run, launch));
     if (!goes_on) return false;
   }
   arguments_.clear();
@@ -149,7 +153,7 @@ Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ip
   const ipc::PlanFrame::Repeat& repeat = ready.plan->frame.repeats[step.index];
   const ipc::PlanFrame::Until& until = repeat.until;
   if (until.every != 0 && !bound_[names_[until.buffer]]) {
-    QUERN_TRY(const bool goes_on, await_constant(ready, command.run, names_[until.buffer]));
+    QUERN_TRY(const bool goes_on, await_constant(command.run, names_[until.buffer]));
     if (!goes_on) return false;
   }
   bool met = false;

@@ -219,8 +219,7 @@ TEST_F(LaneRuns, DoesNotSleepThroughTheBeginOfItsWindow) {
   prepare_copies(1);
   start();
   for (int64_t i = 0; i < 2000; ++i) {
-    set_gate(ipc::Grant{
-        .open = true, .from_ns = os::now().ns + i % 100 * 1000, .depth_ns = 2'000'000, .depth = 2});
+    set_gate(ipc::Grant{.open = true, .from_ns = os::now().ns + i % 100 * 1000, .depth_ns = 2'000'000, .depth = 2});
     ASSERT_TRUE(run(run_command()).ok);
   }
 }

@@ -44,7 +44,7 @@ Result<std::shared_ptr<hal::Buffer>> Loader::load(const Load& load) {
 // Every byte is overwritten before anyone may read it, so that fresh memory needs no zeros. Two chunks are under way:
 // the device has the next when one ends, and in between it takes what lanes have for it.
 Status Loader::copy(const Load& load, hal::Buffer& buffer) {
-  const std::span<const std::byte> bytes = load.bytes.bytes();
+  const std::span<const std::byte> bytes = load.memory.bytes().subspan(load.offset, load.object->size_bytes());
   Status status;
   uint64_t last = 0;
   for (uint64_t at = 0; status.ok() && at < bytes.size(); at += kChunkBytes) {

@@ -21,7 +21,8 @@ class Loader {
   struct Load {
     uint64_t id = 0;
     std::shared_ptr<DeviceObject> object;
-    os::Mapping bytes;
+    os::Mapping memory;
+    uint64_t offset = 0;  ///< of its bytes in there
   };
   /// Called on the loader's thread with every load that was added: its buffer, or why there is none. The next begins
   /// when it returns.

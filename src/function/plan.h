@@ -119,6 +119,7 @@ struct PlannedBuffer {
   uint64_t size_bytes = 0;
   /// The first and last step that needs its contents; inputs from the start, outputs to the end, constants always.
   uint32_t first = 0, last = 0;
+  bool passed = false;  ///< an input that comes as an object: no placement has room for it
 };
 
 /// Where buffers lie in memory that is allocated together: those that are never needed at the same time share.
@@ -170,6 +171,9 @@ constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 /// kInvalid if a size overflows, is not positive, or a local size does not divide its global size; if a view is not in
 /// its buffer; if there are too many rounds to plan.
 Result<Plan> make_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits = {});
+
+/// The same plan for calls of which these inputs (by buffer) come as objects.
+void pass_inputs(Plan& plan, const PlanLimits& limits, std::span<const uint32_t> inputs);
 
 /// The scalars of one request, one per slot of the plan.
 Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Plan& plan, const Binding& binding);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/units.h"
 #include "function/plan_builder.h"
@@ -180,7 +181,7 @@ class Placed {
   std::vector<std::pair<uint64_t, uint64_t>> taken_;
 };
 
-// Buffers of the roles that `wanted` has. Every size is below 2^40 and there are at most 2^14: nothing overflows.
+// Buffers that are `wanted`. Every size is below 2^40 and there are at most 2^14: nothing overflows.
 template <class F>
 Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
   Placement placement;
@@ -188,7 +189,7 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
   std::vector<uint64_t> sizes(plan.buffers.size());
   std::vector<uint32_t> order;
   for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
-    if (!wanted(plan.buffers[i].role)) continue;
+    if (!wanted(plan.buffers[i])) continue;
     order.push_back(i);
     sizes[i] =
         (plan.buffers[i].size_bytes + limits.alignment_bytes - 1) / limits.alignment_bytes * limits.alignment_bytes;
@@ -207,6 +208,11 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
     placed.add(buffer);
   }
   return placement;
+}
+
+Placement place_own(const Plan& plan, const PlanLimits& limits) {
+  return place(plan, limits,
+               [](const PlannedBuffer& buffer) { return buffer.role != Role::kConstant && !buffer.passed; });
 }
 
 uint64_t peak_of_scratch(const Plan& plan) {
@@ -249,11 +255,20 @@ Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& pla
     if (buffer.role == Role::kConstant || buffer.role == Role::kOutput) buffer.last = end;
     if (buffer.role != Role::kScratch) plan.memory_bytes += buffer.size_bytes;
   }
-  plan.in_place = place(plan, limits, [](Role role) { return role == Role::kScratch; });
-  plan.own = place(plan, limits, [](Role role) { return role != Role::kConstant; });
+  plan.in_place = place(plan, limits, [](const PlannedBuffer& buffer) { return buffer.role == Role::kScratch; });
+  plan.own = place_own(plan, limits);
   plan.memory_bytes += plan.in_place.bytes();
   plan.peak_bytes = peak_of_scratch(plan);
   return {};
+}
+
+void pass_inputs(Plan& plan, const PlanLimits& limits, std::span<const uint32_t> inputs) {
+  for (const uint32_t input : inputs) {
+    PlannedBuffer& buffer = plan.buffers[input];
+    if (buffer.role != Role::kInput || std::exchange(buffer.passed, true)) continue;
+    plan.memory_bytes -= buffer.size_bytes;
+  }
+  plan.own = place_own(plan, limits);
 }
 
 }  // namespace quern

@@ -42,7 +42,7 @@ void fields(V& v, UnmapSegment& m) {
 }
 template <class V>
 void fields(V& v, LoadObject& l) {
-  v(l.object), v(l.size_bytes);
+  v(l.object), v(l.size_bytes), v(l.offset), v(l.memory_bytes);
 }
 template <class V>
 void fields(V& v, DropObject& d) {
@@ -107,7 +107,7 @@ void fields(V& v, SignatureFrame& s) {
 template <class V>
 void fields(V& v, RunCommand& r) {
   v(r.run), v(r.plan), v(r.lane_bytes), v(r.profile), v(r.units), v(r.first_unit);
-  v.list(r.bindings, kMostBindings, [&](Binding& b) { v(b.segment), v(b.offset); });
+  v.list(r.bindings, kMostBindings, [&](Binding& b) { v(b.segment), v(b.offset), v(b.object); });
   v.list(r.scalars, kMostScalars, [&](uint64_t& bits) { v(bits); });
 }
 template <class V>

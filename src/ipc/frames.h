@@ -59,10 +59,12 @@ struct MapSegment {
 struct UnmapSegment {
   uint32_t segment = 0;
 };
-/// A constant. Descriptor: its sealed bytes. Answered when it is on the device, while other frames are taken.
+/// A constant, or a tensor that passes from run to run. Descriptor: sealed memory that has its bytes at `offset`.
+/// Answered when it is on the device, while other frames are taken.
 struct LoadObject {
   uint64_t object = 0;
   uint64_t size_bytes = 0;
+  uint64_t offset = 0, memory_bytes = 0;  ///< of the descriptor; 0: just as large as the object
 };
 /// Free it, also while it is being loaded; no run uses it. Answered by Dropped.
 struct DropObject {
@@ -171,6 +173,9 @@ Result<std::vector<SignatureFrame>> decode_signatures(std::span<const std::byte>
 struct Binding {
   uint32_t segment = 0;
   uint64_t offset = 0;
+  /// Of an input: it is this object, which was sent before the run, and the rest means nothing. Of an output: it is to
+  /// be there as this object as well when the run ends well. 0: none.
+  uint64_t object = 0;
 };
 /// `bindings`: one per input and output, in the order of the plan's buffers.
 struct RunCommand {

@@ -35,12 +35,16 @@ Status print(const std::string& text) try {
     for (const json::value& item : place.at("items").as_array()) {
       const auto string_of = [&](const char* key) { return std::string(item.at(key).as_string()); };
       const std::string kind = string_of("kind");
-      rows.push_back({where, kind == "object" ? "object " + string_of("name") : string_of("name"),
+      const bool has_kind = kind != "lane" && kind != "context";
+      rows.push_back({where, has_kind ? kind + " " + string_of("name") : string_of("name"),
                       show_bytes(bytes_of(item, "bytes")), string_of("function"), string_of("state"),
                       show_time(item.at("since_ns").to_number<double>()), string_of("why")});
     }
     if (const uint64_t others = bytes_of(place, "others_bytes"); others > 0)
       rows.push_back({where, "of other tenants", show_bytes(others), "-", "-", "-", "-"});
+    if (const uint64_t blanks = bytes_of(place, "blanks"); blanks > 0)
+      rows.push_back({where, fmt::format("{} blank executor{}", blanks, blanks == 1 ? "" : "s"),
+                      show_bytes(bytes_of(place, "blank_bytes")), "-", "-", "-", "wait for a domain"});
   }
   if (rows.size() == 1) {
     fmt::print("\nnothing is in it\n");

@@ -82,6 +82,8 @@ json::object place_json(const daemon::MemoryPlace& place) {
           {"leaving_bytes", place.leaving_bytes},
           {"free_bytes", place.memory_bytes > used ? place.memory_bytes - used : 0},
           {"others_bytes", place.others_bytes},
+          {"blanks", place.blanks},
+          {"blank_bytes", place.blank_bytes},
           {"items", std::move(items)}};
 }
 
