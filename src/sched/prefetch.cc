@@ -51,8 +51,10 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
   Ledger& ledger = device.ledger;
   const Keeps::Kept* kept = keeps_.find(ahead.function);
   const bool is_kept = kept && kept->at(ahead.stage) > now_;
-  const Time until = is_kept ? now_ : now_ + kAheadLease;  // what is kept stays as long as that says
-  const auto lease = [&](DeviceId where, Ledger& in, Ledger::Key key) { stay(where, in, key, until); };
+  // What is kept stays as long as that says. A tensor is of one call, and nobody keeps it.
+  const auto lease = [&](DeviceId where, Ledger& in, Ledger::Key key, bool is_tensor = false) {
+    stay(where, in, key, is_kept && !is_tensor ? now_ : now_ + kAheadLease);
+  };
   // A function that killed its executor gets one of its own, and may share again later.
   ahead.group = group_of(ahead.function, ahead.group.domain);
   const auto existing = device.executors.find(ahead.group);
@@ -105,7 +107,7 @@ bool Scheduler::Impl::bring(Device& device, Ahead& ahead) {
     const uint64_t bytes = round_up(need.bytes);
     if (!make_room_ahead(device, bytes, is_kept)) return false;
     ledger.bring(key, bytes, use_of(ahead.function, reload_ns(device, need)));
-    lease(device.id, ledger, key);
+    lease(device.id, ledger, key, need.passing);
     if (need.passing) holders_[need.object].insert({device.id, executor->id});
     if (has_host_ && !need.passing) {
       host_.pin(host_key(need.object), need.bytes, use_of(ahead.function, prices_.fetch_ns(need.bytes)));

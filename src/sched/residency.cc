@@ -258,16 +258,16 @@ void Scheduler::Impl::advance(Device& device, Executor& executor, RunRecord& run
 
 void Scheduler::Impl::settle_made(RunRecord& run, bool is_there) {
   Device& device = *devices_.find(run.device);
-  for (const Made& made : run.makes) {
+  std::erase_if(run.makes, [&](const Made& made) {
     const Ledger::Key key{run.executor, made.object};
     const Ledger::Item* item = device.ledger.find(key);
-    if (!item || item->state != Ledger::State::kLoading) continue;  // it went with its executor, or will
+    if (!item || item->state != Ledger::State::kLoading) return false;  // it went with its executor, or will
     if (is_there)
       device.ledger.loaded(key, now_);
     else if (!QUERN_MUTANT(71))
       gone(device, key);
-  }
-  if (!is_there) run.makes.clear();
+    return !is_there;
+  });
 }
 
 void Scheduler::Impl::on(const ObjectGone& event) {

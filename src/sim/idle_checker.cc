@@ -31,6 +31,7 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
   std::map<sched::TenantId, Waiting> waiting;
   std::set<sched::DomainId> placed;
   const auto homes = homes_of(core);
+  std::set<sched::FunctionId> at_home;  // one that came before waits for the home of its function
   for (const auto& [id, request] : shadow_.requests()) {
     const auto progress = core.progress(id);
     if (progress == Progress::kPlaced && !shadow_.run_of(request)) placed.insert(request.submit->domain);
@@ -38,7 +39,10 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
     Waiting& those = waiting[request.submit->tenant];
     const uint64_t bytes = shadow_.bytes_of(*request.submit);
     const auto home = request.submit->quota == sched::Quota{} ? homes.end() : homes.find(request.submit->function);
-    const bool has_home = home != homes.end() && bytes <= home->second.second;
+    // Calls of one function differ in size. Those of one with a share go in turn, also where the next would fit
+    // elsewhere.
+    const bool has_home = home != homes.end() && (bytes <= home->second.second || at_home.contains(home->first));
+    if (has_home) at_home.insert(home->first);
     Least& least = those.least[has_home ? std::optional(home->second.first) : std::nullopt];
     if (bytes < least.bytes) least = {bytes, id};
     those.most = std::max(those.most, bytes);
