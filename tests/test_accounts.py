@@ -286,6 +286,23 @@ def test_an_executor_that_someone_else_ends(make_server):
     assert row["runs"] == 3, "warm, lost, and again"
     lost = row["device_time_ns"] - charged - told["device_time_ns"]
     assert 0.99 * used <= lost <= told["times"]["answered_ns"] - told["device_time_ns"], (used, lost, told)
+    assert told["account"]["runs"] == 2, "both are its own"
+    assert told["account"]["device_time_ns"] == row["device_time_ns"] - charged
+
+
+def test_what_a_cancelled_request_used_is_on_its_account(server):
+    """It is answered before its run ends, and what that used is known later still."""
+    key = KEYS["red"]
+    charged = account(server, "mill", key)["device_time_ns"]
+    long = Call(server, "mill", LONG, key)
+    request = wait_state(server, "mill", key=key)
+    used = Workers(server).total_ns()
+    wait_for(lambda: Workers(server).total_ns() > used + 20 * MS, "it is on the device")
+    assert server.request("DELETE", f"/v1/requests/{request}", key=key).status == 202
+    long.end(499)
+    own = wait_for(lambda: (one := story(server, request, key)["account"])["runs"] and one, "its run ended")
+    assert own["runs"] == 1 and own["device_time_ns"] >= 20 * MS * 0.9, own
+    assert own["device_time_ns"] == account(server, "mill", key)["device_time_ns"] - charged
 
 
 def test_of_two_units_both_are_charged(make_server):
@@ -431,6 +448,16 @@ def test_bytes_loads_and_evictions(make_server):
     counters = server.request("GET", "/v1/counters", key=key).json
     total = accounts(server, "tenant", key)["total"]
     assert (total["loads"], total["evictions"]) == (counters["loads"], counters["evictions"])
+    # The same by request, the oldest first: a load where it had to be brought, an eviction where it needed the room.
+    requests = [one["id"] for one in server.request("GET", "/v1/requests", key=key).json["requests"]][::-1]
+    each = [story(server, request, key)["account"] for request in requests]
+    assert [(one["loads"], one["evictions"]) for one in each] == [(1, 0), (0, 0), (1, 0), (1, 1), (1, 1)], each
+    assert [one["loaded_bytes"] for one in each] == [one["loads"] * 4 << 20 for one in each], each
+    assert all(one["evicted_bytes"] >= one["evictions"] * 4 << 20 for one in each), each
+    for what in ("bytes_in", "bytes_out", "runs", "device_time_ns", "loads", "loaded_bytes", "evictions"):
+        assert sum(one[what] for one in each) == total[what], (what, each, total)
+    assert re.search(r"Its account: .* of device time in 1 run, 256B in, 256B out, 1 load \(4MiB\), "
+                     r"1 eviction to make room for it \(4MiB\)\.", why(server, requests[-1], key))
 
 
 def test_waiting_for_memory(make_server):

@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "daemon/config.h"
 #include "daemon/memory_view.h"
+#include "daemon/request_account.h"
 #include "daemon/waits.h"
 #include "function/manifest.h"
 #include "function/plan.h"
@@ -157,6 +158,7 @@ class Call {
   std::optional<Error> error;
   Duration retry_after = {0};  ///< with exhausted and unavailable
   CallTimes times;
+  RequestAccount account;
   /// What a repeat with until came to: `rounds`, or `rounds.NAME`.
   std::vector<std::pair<std::string, uint64_t>> rounds;
   struct KernelTime {

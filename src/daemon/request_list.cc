@@ -21,12 +21,14 @@ void RequestList::end(LiveCall& call, sched::End end, const std::string& device)
   Ended& one = ended_[next_ended_];
   next_ended_ = (next_ended_ + 1) % kMostEnded;
   one.tenant = call.tenant;
+  one.request = call.request;
   one.id = call.id;
   one.function = call.function->name;
   one.device = device;
   one.end = end;
   one.priority = call.priority;
   one.times = call.times;
+  one.account = call.account;
   one.setup = call.setup;
 }
 
@@ -34,6 +36,11 @@ const RequestList::Ended* RequestList::find_ended(const Tenant& tenant, std::str
   const auto it = std::find_if(ended_.begin(), ended_.end(),
                                [&](const Ended& one) { return one.tenant == &tenant && one.id == id; });
   return it == ended_.end() ? nullptr : &*it;
+}
+
+RequestAccount* RequestList::account_of_ended(uint64_t request) {
+  const auto it = std::find_if(ended_.begin(), ended_.end(), [&](const Ended& one) { return one.request == request; });
+  return it == ended_.end() ? nullptr : &it->account;
 }
 
 void RequestList::clear() { std::fill(newest_.begin(), newest_.end(), nullptr); }

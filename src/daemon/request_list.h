@@ -36,14 +36,19 @@ class RequestList {
 
   struct Ended {
     const Tenant* tenant = nullptr;
+    uint64_t request = 0;
     std::string id, function, device;  ///< written over, so that they rarely allocate
     sched::End end = sched::End::kDone;
     uint8_t priority = 0;
     CallTimes times;
+    RequestAccount account;
     std::vector<Phase> setup;
   };
   /// Null if the tenant has none of that id among those remembered.
   const Ended* find_ended(const Tenant& tenant, std::string_view id) const;
+
+  /// Of one that was answered before its run ended; null if it is no longer remembered.
+  RequestAccount* account_of_ended(uint64_t request);
 
   static constexpr size_t kMostEnded = 256;    ///< of all tenants together
   static constexpr size_t kMostListed = 4096;  ///< a megabyte of JSON

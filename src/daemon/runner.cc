@@ -203,6 +203,7 @@ void Runner::handle(Message& message) {
     event.quota = call.quota;
     requests_.add(call);
     queue_up(call, call.times.taken);
+    for (const CallTensor& input : call.inputs) call.account.bytes_in += input.bytes.size();
     calls_.emplace(call.request, std::move(submit->call));
     feed(std::move(event));
   } else if (auto* cancel = std::get_if<CancelMessage>(&message)) {

@@ -346,8 +346,11 @@ class Runner {
   Waits waits_of(const LiveRun& run, Time now) const;
   Waits waits_of(const LiveCall& call, Time now) const;
   void note_load(Executor& executor, uint64_t object, uint64_t size_bytes);
-  void claim_loads(Executor& executor, const LiveCall& call);
-  void note_unload(Executor& executor, uint64_t object);
+  void claim_loads(Executor& executor, LiveCall& call);
+  void note_unload(Executor& executor, uint64_t object, bool to_make_room);
+  void note_room_made(const std::optional<sched::Room>& room);
+  /// Of a request that may have been answered; null if nobody remembers it.
+  RequestAccount* account_of(uint64_t request);
   void charge(Executor& executor, const LiveRun& run);
   void charge(Program& program, uint64_t time_ns);
   void charge_lost(Executor& executor);
@@ -422,7 +425,6 @@ class Runner {
   RequestList requests_;
   Accounts accounts_;
   Turns turns_;
-  uint64_t evictions_seen_ = 0;                      ///< by the core, before its last step
   std::map<uint64_t, Hosted> hosted_;                ///< objects by number, as the core wants them
   std::map<uint64_t, Passing> passing_;              ///< by number
   std::map<uint64_t, std::string> passing_names_;    ///< by number, until they are gone

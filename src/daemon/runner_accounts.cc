@@ -156,7 +156,7 @@ void Runner::note_load(Executor& executor, uint64_t object, uint64_t size_bytes)
 }
 
 // What was brought is charged to who first needs it there, also where it came ahead of a run.
-void Runner::claim_loads(Executor& executor, const LiveCall& call) {
+void Runner::claim_loads(Executor& executor, LiveCall& call) {
   if (executor.unclaimed.empty()) return;
   Account& account = accounts_.of(call.tenant->name, call.function->name, device(executor.device).config.name);
   const auto claim = [&](const sched::ObjectNeed& need) {
@@ -164,17 +164,30 @@ void Runner::claim_loads(Executor& executor, const LiveCall& call) {
     if (!item) return;
     ++account.loads;
     account.loaded_bytes += item.mapped();
+    ++call.account.loads;
+    call.account.loaded_bytes += item.mapped();
     executor.brought[need.object.value] = &account;
   };
   std::for_each(call.function->objects.begin(), call.function->objects.end(), claim);
   std::for_each(call.passing.begin(), call.passing.end(), claim);
 }
 
-// The core does not say why something leaves, only how often it was to make room: in the same step it was for that.
-void Runner::note_unload(Executor& executor, uint64_t object) {
+void Runner::note_unload(Executor& executor, uint64_t object, bool to_make_room) {
   executor.unclaimed.erase(object);
   const auto item = executor.brought.extract(object);
-  if (item && core_.counts().evictions > evictions_seen_) ++item.mapped()->evictions;
+  if (item && to_make_room) ++item.mapped()->evictions;
+}
+
+void Runner::note_room_made(const std::optional<sched::Room>& room) {
+  RequestAccount* account = room && room->request ? account_of(room->request->value) : nullptr;
+  if (!account) return;
+  ++account->evictions;
+  account->evicted_bytes += room->bytes;
+}
+
+RequestAccount* Runner::account_of(uint64_t request) {
+  const auto call = calls_.find(request);
+  return call != calls_.end() ? &call->second->account : requests_.account_of_ended(request);
 }
 
 void Runner::charge(Executor& executor, const LiveRun& run) {
@@ -182,6 +195,10 @@ void Runner::charge(Executor& executor, const LiveRun& run) {
   Account& account = accounts_.of(run.function->tenant, run.function->name, on.config.name);
   ++account.runs;
   account.device_time_ns += run.device_time_ns;
+  if (RequestAccount* own = account_of(run.request)) {
+    ++own->runs;
+    own->device_time_ns += run.device_time_ns;
+  }
   executor.charged_ns += run.device_time_ns;
   on.device_time_ns += run.device_time_ns;
 }
@@ -253,9 +270,10 @@ std::optional<uint64_t> Runner::workers_ns(const Executor& executor) {
 void Runner::count_answer(LiveCall& call, bool is_good, const std::string& device) {
   Account& account = accounts_.of(call.tenant->name, call.function->name, device);
   ++(is_good ? account.requests : account.failed);
-  for (const CallTensor& input : call.inputs) account.bytes_in += input.bytes.size();
   if (is_good)
-    for (const CallTensor& output : call.outputs) account.bytes_out += output.bytes.size();
+    for (const CallTensor& output : call.outputs) call.account.bytes_out += output.bytes.size();
+  account.bytes_in += call.account.bytes_in;
+  account.bytes_out += call.account.bytes_out;
   account.add(call.times.waits);
   if (std::exchange(call.waits.holds_turn, false)) turns_.end(call.tenant->id, os::now());
 }

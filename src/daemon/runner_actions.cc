@@ -33,7 +33,6 @@ void Runner::feed(sched::Event event) {
     const std::vector<sched::Action>& actions = core_.step(now, next);
     if (recorder_) recorder_->add(now, next, actions);
     for (const sched::Action& action : actions) std::visit([this](const auto& what) { carry_out(what); }, action);
-    evictions_seen_ = core_.counts().evictions;
   }
   stepping_ = false;
   for (uint64_t run : over_) forget_run(run);
@@ -85,6 +84,7 @@ void Runner::carry_out(const sched::StartExecutor& action) {
 }
 
 void Runner::carry_out(const sched::KillExecutor& action) {
+  note_room_made(action.room);
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
   Executor& executor = executors_.at(it->second);
@@ -110,7 +110,10 @@ void Runner::carry_out(const sched::Fetch& action) {
   });
 }
 
-void Runner::carry_out(const sched::Forget& action) { hosted_.erase(action.object.value); }
+void Runner::carry_out(const sched::Forget& action) {
+  note_room_made(action.room);
+  hosted_.erase(action.object.value);
+}
 
 // What follows takes a while. Program and segments need no memory of the device, so they go ahead of it.
 void Runner::carry_out(const sched::Prepare& action) {
@@ -148,14 +151,16 @@ void Runner::carry_out(const sched::Load& action) {
 }
 
 void Runner::carry_out(const sched::Unload& action) {
+  note_room_made(action.room);
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
-  note_unload(executors_.at(it->second), action.object.value);
+  note_unload(executors_.at(it->second), action.object.value, action.room.has_value());
   if (!executors_.at(it->second).process->drop_object(action.object.value))
     waiting_events_.push_back(sched::Unloaded{action.executor, action.object});
 }
 
 void Runner::carry_out(const sched::Trim& action) {
+  note_room_made(action.room);
   const auto it = executor_keys_.find(action.executor.value);
   if (it == executor_keys_.end()) return;
   Executor& executor = executors_.at(it->second);

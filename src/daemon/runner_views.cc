@@ -113,6 +113,7 @@ Result<Story> Runner::story(const Tenant& tenant, const std::string& request) {
   Story story;
   if (const RequestList::Ended* ended = requests_.find_ended(tenant, request)) {
     story.times = ended->times;
+    story.account = ended->account;
     story.setup = ended->setup;
   }
   for (RequestStatus& one : list_requests(tenant))
@@ -124,6 +125,7 @@ Result<Story> Runner::story(const Tenant& tenant, const std::string& request) {
     for (const auto& [id, call] : calls_) {
       if (call->id != request) continue;
       story.times = call->times;
+      story.account = call->account;
       story.times.waits = waits_of(*call, os::now());
       for (const auto& [run_id, run] : runs_)
         if (run.request == id) {

@@ -66,6 +66,25 @@ void tell_gate(const Story& story, Duration life, Lines& lines) {
                                 whole->entry, show(whole->held), whole->why));
 }
 
+std::string count(uint64_t number, std::string_view thing) {
+  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+}
+
+void tell_account(const RequestAccount& account, Lines& lines) {
+  Lines parts;
+  if (account.runs > 0)
+    parts.push_back(fmt::format("{} of device time in {}", show(Duration{static_cast<int64_t>(account.device_time_ns)}),
+                                count(account.runs, "run")));
+  parts.push_back(fmt::format("{} in", show_bytes(account.bytes_in)));
+  parts.push_back(fmt::format("{} out", show_bytes(account.bytes_out)));
+  if (account.loads > 0)
+    parts.push_back(fmt::format("{} ({})", count(account.loads, "load"), show_bytes(account.loaded_bytes)));
+  if (account.evictions > 0)
+    parts.push_back(fmt::format("{} to make room for it ({})", count(account.evictions, "eviction"),
+                                show_bytes(account.evicted_bytes)));
+  lines.push_back(fmt::format("Its account: {}.", fmt::join(parts, ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string> tell(const Story& story, Time now) {
@@ -83,6 +102,7 @@ std::vector<std::string> tell(const Story& story, Time now) {
     lines.push_back(has_ended ? "It never got a place on a device: it waited for its turn all the time."
                               : "It waits for its turn: the devices are busy with others, or it is not the next.");
     tell_turn(story, life, lines);
+    tell_account(story.account, lines);
     return lines;
   }
   lines.push_back(fmt::format("It waited {} for its turn{}.", since(times.submitted, placed),
@@ -99,6 +119,7 @@ std::vector<std::string> tell(const Story& story, Time now) {
   } else if (!has_ended) {
     lines.push_back("It has not been reported done yet.");
   }
+  tell_account(story.account, lines);
   return lines;
 }
 

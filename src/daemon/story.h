@@ -12,6 +12,7 @@ namespace quern::daemon {
 struct Story {
   RequestStatus status;
   CallTimes times;
+  RequestAccount account;
   std::vector<Phase> setup;  ///< what it had to wait for, in the order it began; empty for a warm one
   std::vector<std::string> sentences;
 };

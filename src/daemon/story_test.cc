@@ -22,6 +22,10 @@ Story ended() {
   story.times.finished = ms(61);
   story.times.answered = ms(62);
   story.times.device_time_ns = 10'000'000;
+  story.account.runs = 1;
+  story.account.device_time_ns = 10'000'000;
+  story.account.bytes_in = 512;
+  story.account.bytes_out = 256;
   return story;
 }
 
@@ -34,7 +38,8 @@ TEST(Story, OfAWarmOneSaysThatNothingWasSetUp) {
             "r1 of mill ended (done) after 62.0ms.\n"
             "It waited 50.0ms for its turn, then got a place on cpu0.\n"
             "All it needs was there: nothing had to be set up.\n"
-            "It was on the device from 51.0ms to 61.0ms after it came, and used 10.0ms of device time.");
+            "It was on the device from 51.0ms to 61.0ms after it came, and used 10.0ms of device time.\n"
+            "Its account: 10.0ms of device time in 1 run, 512B in, 256B out.");
 }
 
 TEST(Story, OfAColdOneTellsThePartsTheirSumAndTheLongest) {
@@ -48,7 +53,24 @@ TEST(Story, OfAColdOneTellsThePartsTheirSumAndTheLongest) {
       "  executor took 40.0ms, from 0ns after its place: a new process.\n"
       "  fetch took 10.0ms, from 0ns after its place: 1 constant, 4MiB.\n"
       "Set-up took 45.0ms in all; one after another its parts would have taken 50.0ms. The longest was executor.\n"
-      "It was on the device from 51.0ms to 61.0ms after it came, and used 10.0ms of device time.");
+      "It was on the device from 51.0ms to 61.0ms after it came, and used 10.0ms of device time.\n"
+      "Its account: 10.0ms of device time in 1 run, 512B in, 256B out.");
+}
+
+TEST(Story, TellsWhatItUsedInAllItsRuns) {
+  Story story = ended();
+  story.account = {.bytes_in = 1 << 20,
+                   .bytes_out = 0,
+                   .runs = 3,
+                   .device_time_ns = 25'000'000,
+                   .loads = 2,
+                   .loaded_bytes = 8 << 20,
+                   .evictions = 1,
+                   .evicted_bytes = 4 << 20};
+  EXPECT_TRUE(has(story, "and used 10.0ms of device time.")) << "the last run";
+  EXPECT_TRUE(has(story,
+                  "Its account: 25.0ms of device time in 3 runs, 1MiB in, 0B out, 2 loads (8MiB), 1 eviction to make "
+                  "room for it (4MiB)."));
 }
 
 TEST(Story, OfOneWhoseGateWasClosedSaysForWhom) {
@@ -113,7 +135,8 @@ TEST(Story, OfOneThatWaitsSaysForWhat) {
   story.times.submitted = ms(0);
   EXPECT_EQ(text(story),
             "r1 of mill is queued, for 100ms.\n"
-            "It waits for its turn: the devices are busy with others, or it is not the next.");
+            "It waits for its turn: the devices are busy with others, or it is not the next.\n"
+            "Its account: 0B in, 0B out.");
   story.times.waits.add(Cause::kFairness, Duration::millis(90));
   EXPECT_TRUE(has(story, "It waited 90.0ms while other tenants had their turn (fairness)."));
 }

@@ -79,7 +79,7 @@ class Scheduler::Impl {
   void on(const ExecutorLost& event);
   void on(const Tick&) {}
   void lose(ExecutorId executor, std::optional<RunId> culprit);
-  void kill(Executor& executor, std::optional<RunId> because);
+  void kill(Executor& executor, std::optional<RunId> because, std::optional<Room> room = {});
   /// What was in an executor that is gone.
   void dropped(Device& device, const std::vector<std::pair<Ledger::Key, Ledger::Item>>& items);
   /// Ends executors that a function has for itself and needs no longer.
@@ -107,10 +107,13 @@ class Scheduler::Impl {
   void reserve(Device& device, Executor& executor, RunRecord& run);
   /// What it was to make is on the device, or never will be.
   void settle_made(RunRecord& run, bool is_there);
-  /// As much leaves as was promised too much.
-  void make_room(Device& device);
-  /// It leaves the device: nobody needs it.
-  void leave(Device& device, Ledger::Key key);
+  /// As much leaves as was promised too much, and that is for this request.
+  void make_room(Device& device, std::optional<RequestId> request);
+  /// The first that waits for room there.
+  std::optional<RequestId> first_waiting(const Device& device) const;
+  /// It leaves the device: nobody needs it. `room`: for whom, if it is not because its time is over; this fills in how
+  /// much that is.
+  void leave(Device& device, Ledger::Key key, std::optional<Room> room = {});
   /// Its memory is free, or it never came.
   void gone(Device& device, Ledger::Key key);
   /// Asks for what runs of this device wait for, as far as there is room, and sends those that have all.
@@ -130,11 +133,11 @@ class Scheduler::Impl {
   /// Runs get what they need on the host in the order they got their slots, each all at once: so nobody waits for who
   /// waits for him.
   void serve_host();
-  void make_room_on_host();
-  void leave_host(ObjectId object);
+  void make_room_on_host(std::optional<RequestId> request);
+  void leave_host(ObjectId object, std::optional<Room> room = {});
   /// The executor no longer reads it in place.
   void unmapped(Ledger::Key key);
-  void gone_from_host(ObjectId object);
+  void gone_from_host(ObjectId object, std::optional<Room> room = {});
   void begin_fetch(const ObjectNeed& need, DeviceId for_device);
   void release_host(RunRecord& run, ObjectId object);
   void unpin_on_host(ObjectId object);

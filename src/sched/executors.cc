@@ -87,12 +87,12 @@ void Scheduler::Impl::dropped(Device& device, const std::vector<std::pair<Ledger
   }
 }
 
-void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because) {
+void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because, std::optional<Room> room) {
   if (executor.state == Executor::State::kEnding) return;
   executor.killed_because = because;
   devices_.find(executor.device)->ledger.end_executor(executor.id);
   devices_.end_executor(executor);
-  act(KillExecutor{.executor = executor.id, .because = because});
+  act(KillExecutor{.executor = executor.id, .because = because, .room = room});
 }
 
 void Scheduler::Impl::retire(Executor& executor) {

@@ -15,7 +15,7 @@ void Scheduler::Impl::on(const HostUp& event) {
   has_host_ = true;
   host_.set_memory(event.memory_bytes);
   host_known_bytes_ = std::max(host_known_bytes_, event.memory_bytes);
-  make_room_on_host();
+  make_room_on_host(std::nullopt);
 }
 
 bool Scheduler::Impl::is_on_host(ObjectId object) const {
@@ -50,42 +50,43 @@ void Scheduler::Impl::serve_host() {
     run.waits_for_host = false;
     host_waiting_.erase(host_waiting_.begin());
     touched_.insert(device.id);
-    make_room_on_host();
+    make_room_on_host(run.request);
   }
 }
 
-void Scheduler::Impl::make_room_on_host() {
+void Scheduler::Impl::make_room_on_host(std::optional<RequestId> request) {
   while (host_.shortage(0) > 0) {
     const auto victim = host_.choose([&](FunctionId function) { return tenants_.size_of(function) > 0; });
     if (!victim) return;
     ++evictions_;
     host_.raise_floor(*victim);
-    leave_host(victim->second);
+    leave_host(victim->second, Room{.request = request});
   }
 }
 
-void Scheduler::Impl::leave_host(ObjectId object) {
+void Scheduler::Impl::leave_host(ObjectId object, std::optional<Room> room) {
   const Ledger::Key key = host_key(object);
   host_.leaving(key);
   if (host_.find(key)->underway) return;  // it leaves when it came
   const auto holders = mapped_.find(object);
-  if (holders == mapped_.end() || QUERN_MUTANT(33)) return gone_from_host(object);
+  if (holders == mapped_.end() || QUERN_MUTANT(33)) return gone_from_host(object, room);
   const auto copy = holders->second;
   for (const auto& [executor, device_id] : copy) {
     Device& device = *devices_.find(device_id);
     const Ledger::Item* item = device.ledger.find({executor, object});
     if (item && (item->state == Ledger::State::kResident || item->state == Ledger::State::kLoading))
-      leave(device, {executor, object});
+      leave(device, {executor, object}, room);
   }
 }
 
-void Scheduler::Impl::gone_from_host(ObjectId object) {
+void Scheduler::Impl::gone_from_host(ObjectId object, std::optional<Room> room) {
   const Ledger::Key key = host_key(object);
   Ledger::Item& item = *host_.find(key);
+  if (room) room->bytes = item.bytes;
   if (item.exit_at != Time::never()) exits_.erase({item.exit_at, {DeviceId{0}, key}});
   item.exit_at = item.until = Time::never();
   host_.absent(key);
-  act(Forget{object});
+  act(Forget{.object = object, .room = room});
   // Someone may wait for it to come back, and others for the room.
   if (const auto waiters = fetch_waiters_.find(object); waiters != fetch_waiters_.end())
     touched_.insert(waiters->second.begin(), waiters->second.end());

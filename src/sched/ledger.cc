@@ -215,6 +215,13 @@ bool Ledger::has_content(ExecutorId executor) const {
   return it != items_.end() && it->first.first == executor && it->first.second != kContext;
 }
 
+uint64_t Ledger::bytes_of(ExecutorId executor) const {
+  uint64_t bytes = 0;
+  for (auto it = items_.lower_bound({executor, {0}}); it != items_.end() && it->first.first == executor; ++it)
+    if (it->second.state == State::kLoading || it->second.state == State::kResident) bytes += it->second.bytes;
+  return bytes;
+}
+
 Time Ledger::latest_of(ExecutorId executor) const {
   Time latest{0};
   for (auto it = items_.lower_bound({executor, {0}}); it != items_.end() && it->first < Key{executor, kContext}; ++it)

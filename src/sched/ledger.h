@@ -99,6 +99,8 @@ class Ledger {
   std::vector<std::pair<Key, Item>> drop_executor(ExecutorId executor);
   /// Whether it has anything beside its context.
   bool has_content(ExecutorId executor) const;
+  /// Held by it and not on its way out: what its end would set free.
+  uint64_t bytes_of(ExecutorId executor) const;
   /// When the last of what is in it, beside its context, may leave; 0 if nothing is.
   Time latest_of(ExecutorId executor) const;
   std::vector<Key> items_of(FunctionId function) const;  ///< linear in what is here: for functions that are removed

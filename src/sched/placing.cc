@@ -30,7 +30,7 @@ void Scheduler::Impl::place() {
   const std::set<DeviceId> touched = std::exchange(touched_, {});
   for (const DeviceId id : touched) {
     Device& device = *devices_.find(id);
-    make_room(device);
+    if (device.ledger.shortage(0) > 0) make_room(device, first_waiting(device));
     advance(device);
   }
   if (!(QUERN_MUTANT(28) && touched.empty())) place_on_idle();
@@ -50,7 +50,7 @@ void Scheduler::Impl::place() {
     const std::set<DeviceId> others = std::exchange(touched_, {});
     for (const DeviceId id : others) {
       Device& device = *devices_.find(id);
-      make_room(device);
+      if (device.ledger.shortage(0) > 0) make_room(device, first_waiting(device));
       advance(device);
     }
   }

@@ -136,7 +136,7 @@ bool Scheduler::Impl::make_room_ahead(Device& device, uint64_t bytes, bool may_e
     if (victim->second == Ledger::kContext && ledger.has_content(victim->first)) return false;
     ++evictions_;
     ledger.raise_floor(*victim);
-    leave(device, *victim);
+    leave(device, *victim, Room{});
   }
   return false;
 }

@@ -35,7 +35,7 @@ void Scheduler::Impl::set_memory(Device& device, uint64_t memory_bytes) {
   devices_.set_memory(device, memory_bytes);
   tenants_.add_size(device.usable_bytes());
   if (!device.up) return;
-  make_room(device);
+  make_room(device, std::nullopt);
   touched_.insert(device.id);
   // What was promised and cannot be kept is taken back, the newest first.
   while (device.ledger.shortage(0) > 0) {
@@ -45,7 +45,7 @@ void Scheduler::Impl::set_memory(Device& device, uint64_t memory_bytes) {
         if (!run->sent && (!newest || run_id > newest->id)) newest = run;
     if (!newest) break;
     withdraw(*newest);
-    make_room(device);
+    make_room(device, std::nullopt);
   }
 }
 
@@ -176,7 +176,7 @@ void Scheduler::Impl::reserve(Device& device, Executor& executor, RunRecord& run
   if (kept && kept->rank && kept->bytes > needed && !ledger.could_promise(kept->bytes)) leave(device, lane);
   run.has_lane = run.memory_bytes > 0 || (kept && kept->state == Ledger::State::kResident);
   if (run.has_lane) ledger.pin(lane, needed, use_of(run.function, 0));
-  make_room(device);
+  make_room(device, run.request);
   if (has_host_) {
     run.waits_for_host = true;
     host_waiting_.insert(run.id);
@@ -184,27 +184,39 @@ void Scheduler::Impl::reserve(Device& device, Executor& executor, RunRecord& run
   }
 }
 
-void Scheduler::Impl::make_room(Device& device) {
+void Scheduler::Impl::make_room(Device& device, std::optional<RequestId> request) {
   Ledger& ledger = device.ledger;
   while (ledger.shortage(0) > 0) {
     const auto victim = ledger.choose([&](FunctionId function) { return tenants_.size_of(function) > 0; });
     if (!victim) return;
     ++evictions_;
     ledger.raise_floor(*victim);
-    leave(device, *victim);
+    leave(device, *victim, Room{.request = request});
   }
 }
 
-void Scheduler::Impl::leave(Device& device, Ledger::Key key) {
-  switch (Ledger::kind_of(key.second)) {
+std::optional<RequestId> Scheduler::Impl::first_waiting(const Device& device) const {
+  const RunRecord* first = nullptr;
+  for (const ExecutorId id : device.serving_executors())
+    for (const auto& [run_id, run] : devices_.find(id)->runs)
+      if (!run->sent && (!first || run_id < first->id)) first = run;
+  return first ? std::optional(first->request) : std::nullopt;
+}
+
+void Scheduler::Impl::leave(Device& device, Ledger::Key key, std::optional<Room> room) {
+  const Ledger::Kind kind = Ledger::kind_of(key.second);
+  if (room)
+    room->bytes = kind == Ledger::Kind::kContext ? device.ledger.bytes_of(key.first) : device.ledger.find(key)->bytes;
+  switch (kind) {
     case Ledger::Kind::kContext:
-      return kill(*devices_.find(key.first), std::nullopt);
+      return kill(*devices_.find(key.first), std::nullopt, room);
     case Ledger::Kind::kLane:
       device.ledger.leaving(key);
-      return act(Trim{.executor = key.first, .lane = static_cast<uint32_t>(UINT64_MAX - 1 - key.second.value)});
+      return act(
+          Trim{.executor = key.first, .lane = static_cast<uint32_t>(UINT64_MAX - 1 - key.second.value), .room = room});
     case Ledger::Kind::kObject:
       device.ledger.leaving(key);
-      return act(Unload{.executor = key.first, .object = key.second});
+      return act(Unload{.executor = key.first, .object = key.second, .room = room});
   }
 }
 

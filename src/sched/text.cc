@@ -282,6 +282,12 @@ std::string show_quota(const Quota& quota) {
   return quota == Quota{} ? "" : fmt::format(" quota={}/{}/{}", quota.request, quota.limit, quota.units);
 }
 
+// r1:1GiB, or what became free for nobody.
+std::string show_room(const std::optional<Room>& room) {
+  if (!room) return "";
+  return fmt::format(" room={}:{}", room->request ? show(*room->request) : "", exact(room->bytes, kByteUnits));
+}
+
 struct Show {
   std::string operator()(const DeviceUp& e) const {
     return fmt::format("device-up {} {}{}{}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
@@ -372,22 +378,26 @@ struct Show {
                        show_if("own=", a.own_function));
   }
   std::string operator()(const KillExecutor& a) const {
-    return fmt::format("kill-executor {}{}", show(a.executor), show_if("because=", a.because));
+    return fmt::format("kill-executor {}{}{}", show(a.executor), show_if("because=", a.because), show_room(a.room));
   }
   std::string operator()(const Load& a) const {
     return fmt::format("load {} {} {}", show(a.executor), show(a.object), exact(a.bytes, kByteUnits));
   }
   std::string operator()(const Unload& a) const {
-    return fmt::format("unload {} {}", show(a.executor), show(a.object));
+    return fmt::format("unload {} {}{}", show(a.executor), show(a.object), show_room(a.room));
   }
   std::string operator()(const Fetch& a) const {
     return fmt::format("fetch {} {}", show(a.object), exact(a.bytes, kByteUnits));
   }
-  std::string operator()(const Forget& a) const { return fmt::format("forget {}", show(a.object)); }
+  std::string operator()(const Forget& a) const {
+    return fmt::format("forget {}{}", show(a.object), show_room(a.room));
+  }
   std::string operator()(const Prepare& a) const {
     return fmt::format("prepare {} {} {}", show(a.run), show(a.request), show(a.executor));
   }
-  std::string operator()(const Trim& a) const { return fmt::format("trim {} lane={}", show(a.executor), a.lane); }
+  std::string operator()(const Trim& a) const {
+    return fmt::format("trim {} lane={}{}", show(a.executor), a.lane, show_room(a.room));
+  }
   std::string operator()(const Run& a) const {
     return fmt::format("run {} {} {} lane={}{}{}{}", show(a.run), show(a.request), show(a.executor), a.lane,
                        a.lane_bytes ? " memory=" + exact(a.lane_bytes, kByteUnits) : "",

@@ -248,10 +248,17 @@ struct StartExecutor {
   DomainId domain;
   std::optional<FunctionId> own_function;
 };
+/// What leaves memory before its time does so because someone needs the room.
+struct Room {
+  std::optional<RequestId> request;  ///< nothing: nobody's, the device or the host has less than it had, or it is kept
+  uint64_t bytes = 0;                ///< that become free
+  bool operator==(const Room&) const = default;
+};
 /// Kill it. Answered by ExecutorLost. `because` names the run that passed its limit, if one did.
 struct KillExecutor {
   ExecutorId executor;
   std::optional<RunId> because;
+  std::optional<Room> room = {};
 };
 /// Bring the object from disk into the memory of the host. Answered by Fetched.
 struct Fetch {
@@ -261,6 +268,7 @@ struct Fetch {
 /// Let it go from there: no executor uses it. Not answered.
 struct Forget {
   ObjectId object;
+  std::optional<Room> room = {};  ///< not if it was in Unload
 };
 /// The run has a place, and waits for what Fetch, StartExecutor and Load bring: get ready what else it needs. Not
 /// answered; Run follows, or the run is never heard of again.
@@ -279,11 +287,13 @@ struct Load {
 struct Unload {
   ExecutorId executor;
   ObjectId object;
+  std::optional<Room> room = {};
 };
 /// Free what the lane keeps for its runs to compute in; none is in it. Answered by Trimmed, or by ExecutorLost.
 struct Trim {
   ExecutorId executor;
   uint32_t lane = 0;
+  std::optional<Room> room = {};
 };
 /// Run it in that lane, which may have and keep this much memory. Answered by Started and Finished, or by ExecutorLost.
 struct Run {

@@ -34,6 +34,13 @@ json::array waits_json(const daemon::Waits& waits) {
   return out;
 }
 
+json::object account_json(const daemon::RequestAccount& account) {
+  return {{"runs", account.runs},           {"device_time_ns", account.device_time_ns},
+          {"bytes_in", account.bytes_in},   {"bytes_out", account.bytes_out},
+          {"loads", account.loads},         {"loaded_bytes", account.loaded_bytes},
+          {"evictions", account.evictions}, {"evicted_bytes", account.evicted_bytes}};
+}
+
 json::object story_json(const daemon::Story& story) {
   const daemon::CallTimes& times = story.times;
   const auto after = [&](Time time) { return (time - times.submitted).ns; };
@@ -51,6 +58,7 @@ json::object story_json(const daemon::Story& story) {
   if (times.answered.ns != 0) moments["answered_ns"] = after(times.answered);
   out["times"] = std::move(moments);
   out["device_time_ns"] = times.device_time_ns;
+  out["account"] = account_json(story.account);
   out["gated_ns"] = times.waits.gated().ns;
   out["waits"] = waits_json(times.waits);
   if (times.whole)
