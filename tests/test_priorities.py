@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import PRESET, ROOT, folder_files
+from conftest import PRESET, ROOT, folder_files, saxpy_inputs
 
 pytestmark = pytest.mark.skipif(PRESET != "dev", reason="kernels need a device that compiles them")
 GRIND = ROOT / "bench" / "functions" / "grind"
@@ -227,6 +227,21 @@ def test_workers_of_the_best_effort_give_way(make_server):
     assert slow.end().status == 200
     assert server.infer("quick", {}, SHORT).status == 200
     assert os.SCHED_IDLE not in classes_of(server)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="raising a thread again needs the right to")
+@pytest.mark.parametrize("driver, has_classes", [("opencl", True), ("fake", False)])
+def test_only_devices_with_classes_get_any(make_server, driver, has_classes):
+    """The fake one stands for a device of its own: the operating system cannot hold it back, so its gates have to."""
+    server = make_server(config=f"devices: [{{name: one, driver: {driver}, cores: [0], memory: 1GiB}}]\n"
+                                "classes: true\n")
+    [device] = server.request("GET", "/v1/devices").json["devices"]
+    assert device["worker_classes"] is has_classes
+    assert json.loads(server.cli("devices", "--json", check=0).stdout)["devices"][0]["worker_classes"] is has_classes
+    server.deploy("saxpy")
+    assert server.infer("saxpy", saxpy_inputs(), {"priority": 9}).status == 200
+    assert (os.SCHED_IDLE in classes_of(server)) is has_classes
+    assert (os.SCHED_BATCH in classes_of(server)) is False or has_classes
 
 
 def test_classes_change_nothing_but_the_time(make_server):

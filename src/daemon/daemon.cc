@@ -274,6 +274,7 @@ std::vector<DeviceStatus> LiveDaemon::devices() const {
     status.units = device->caps.units;
     status.cores = device->config.cores;
     status.in_place = device->in_place();
+    status.worker_classes = device->caps.worker_classes;
     status.executors = device->executors;
     status.running = device->running;
     status.runs_ended = device->runs_ended;

@@ -194,6 +194,7 @@ struct DeviceStatus {
   uint32_t units = 0;
   std::vector<int> cores;
   bool in_place = false;
+  bool worker_classes = false;  ///< priorities can become classes of the operating system there
   uint64_t executors = 0, running = 0, runs_ended = 0, device_time_ns = 0;
 };
 

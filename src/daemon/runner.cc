@@ -22,7 +22,7 @@ constexpr uint64_t kGranularity = 4096;
 
 sched::Config core_config_of(const Config& config) {
   sched::Config core;
-  // Where workers are threads of the operating system; other devices have none that it could hold back.
+  // On devices that have classes: DeviceUp says which.
   if (config.classes && os::can_change_class()) core.best_effort = kBestEffort;
   core.least_share = config.least_share;
   core.granularity_bytes = kGranularity;
@@ -60,11 +60,12 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
   for (auto& device : self->devices_) {
     // What blank executors hold is nobody's to use.
     const uint64_t blanks = self->most_blanks(*device) * device->config.context_bytes;
-    self->feed(sched::DeviceUp{{device->id},
-                               device->caps.memory_bytes - std::min(device->caps.memory_bytes, blanks),
-                               device->config.context_bytes,
-                               device->in_place(),
-                               std::max(1U, device->caps.units)});
+    self->feed(sched::DeviceUp{.device = {device->id},
+                               .memory_bytes = device->caps.memory_bytes - std::min(device->caps.memory_bytes, blanks),
+                               .context_bytes = device->config.context_bytes,
+                               .in_place = device->in_place(),
+                               .units = std::max(1U, device->caps.units),
+                               .classes = device->caps.worker_classes});
   }
   return self;
 }

@@ -123,7 +123,7 @@ void Runner::drain_program(uint64_t number) {
 // The class of its most urgent run; of one that has none, as it was. Workers are named by a stranger: only those that
 // are threads of that process are touched.
 void Runner::set_class(Executor& executor) {
-  if (!has_classes_ || executor.runs.empty()) return;
+  if (!has_classes_ || !executor.process->caps().worker_classes || executor.runs.empty()) return;
   uint8_t most_urgent = sched::kLeastUrgent;
   for (const uint64_t run : executor.runs) most_urgent = std::min(most_urgent, sched::priority_of(runs_.at(run).level));
   const auto wanted = most_urgent >= kBestEffort   ? os::WorkerClass::kBestEffort

@@ -39,6 +39,7 @@ ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
   frame.unified_memory = caps.unified_memory;
   frame.launch_offset = caps.launch_offset;
   frame.partitions = caps.partitions;
+  frame.worker_classes = caps.worker_classes;
   frame.overlap = static_cast<uint8_t>(caps.overlap);
   frame.fault_scope = static_cast<uint8_t>(caps.fault_scope);
   frame.timestamps = static_cast<uint8_t>(caps.timestamps);
@@ -122,7 +123,8 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
   os::use_alternate_stack();
   QUERN_TRY(process.device->on_each_worker([] { os::use_alternate_stack(); }));
   watch_faults(process.pages.executor().fault);
-  for (const int worker : process.device->worker_threads()) os::set_worker_class(worker, os::WorkerClass::kNormal);
+  if (process.device->caps().worker_classes)
+    for (const int worker : process.device->worker_threads()) os::set_worker_class(worker, os::WorkerClass::kNormal);
 
   ipc::Hello hello;
   hello.caps = caps_frame(process.device->caps());

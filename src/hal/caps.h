@@ -29,6 +29,9 @@ struct Caps {
   bool launch_offset = false;
   bool unified_memory = false;  ///< host ranges can be imported and are read in place
   bool partitions = false;      ///< units can be divided into sub-devices
+  /// What executes kernels are threads (Device::worker_threads) which the operating system can be told to let others go
+  /// before: a priority can become a class.
+  bool worker_classes = false;
   /// Allocated memory that is new to this process is zero: it never shows what another process left in it.
   bool fresh_memory_is_zero = false;
   Overlap overlap = Overlap::kNone;

@@ -26,7 +26,8 @@ template <class V>
 void fields(V& v, DeviceCaps& c) {
   v(c.driver), v(c.name), v(c.build_key), v(c.memory_bytes), v(c.context_bytes), v(c.max_allocation_bytes);
   v(c.local_memory_bytes), v(c.units), v(c.max_group_size), v(c.max_group_sizes), v(c.unified_memory);
-  v(c.alignment_bytes), v(c.launch_offset), v(c.partitions), v(c.overlap), v(c.fault_scope), v(c.timestamps);
+  v(c.alignment_bytes), v(c.launch_offset), v(c.partitions), v(c.worker_classes), v(c.overlap);
+  v(c.fault_scope), v(c.timestamps);
 }
 template <class V>
 void fields(V& v, Start& s) {

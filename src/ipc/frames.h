@@ -35,7 +35,7 @@ struct DeviceCaps {
   uint64_t memory_bytes = 0, context_bytes = 0, max_allocation_bytes = 0, local_memory_bytes = 0;
   uint32_t units = 1, max_group_size = 1, alignment_bytes = 128;
   Size3 max_group_sizes = {1, 1, 1};
-  bool unified_memory = false, launch_offset = false, partitions = false;
+  bool unified_memory = false, launch_offset = false, partitions = false, worker_classes = false;
   uint8_t overlap = 0, fault_scope = 0, timestamps = 0;
 };
 

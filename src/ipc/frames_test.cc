@@ -24,6 +24,14 @@ TEST(Frames, EveryControlFrameComesBackAsItWas) {
   EXPECT_EQ(std::get<Loaded>(*loaded_back).text, "no room");
   EXPECT_EQ(std::get<Loaded>(*loaded_back).code, ErrorCode::kExhausted);
 
+  Hello hello;
+  hello.caps.worker_classes = true;
+  hello.caps.timestamps = 1;
+  const auto hello_back = decode(encode(Frame(hello)));
+  ASSERT_TRUE(hello_back.ok());
+  EXPECT_TRUE(std::get<Hello>(*hello_back).caps.worker_classes);
+  EXPECT_EQ(std::get<Hello>(*hello_back).caps.timestamps, 1);
+
   const auto dropped = decode(encode(Frame(Dropped{11})));
   ASSERT_TRUE(dropped.ok());
   EXPECT_EQ(std::get<Dropped>(*dropped).object, 11U);

@@ -458,17 +458,16 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
 }
 
 Dispatch::Launcher* Dispatch::first_that_yields(Place& place, uint8_t top) {
-  if (top >= rank_of(static_cast<uint8_t>(std::min<uint32_t>(config_.best_effort, kLeastUrgent + 1)), true))
-    return nullptr;
+  if (top >= rank_of(static_cast<uint8_t>(place.best_effort), true)) return nullptr;
   // The workers of an executor are of the class of its most urgent run.
   std::set<uint64_t> urgent;
   for (const LauncherId id : place.launchers)
-    if (!is_program(id) && launchers_.at(id).priority < config_.best_effort) urgent.insert(executor_of(id).value);
+    if (!is_program(id) && launchers_.at(id).priority < place.best_effort) urgent.insert(executor_of(id).value);
   Launcher* first = nullptr;
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
-    if (is_program(id) || one.is_spent || one.priority < config_.best_effort ||
-        one.state != Launcher::State::kWorking || urgent.contains(executor_of(id).value))
+    if (is_program(id) || one.is_spent || one.priority < place.best_effort || one.state != Launcher::State::kWorking ||
+        urgent.contains(executor_of(id).value))
       continue;
     if (id == place.yielding) return &one;
     if (!first || one.rank < first->rank || (one.rank == first->rank && one.opened_ns < first->opened_ns)) first = &one;

@@ -40,7 +40,11 @@ class Dispatch {
     Quota quota;
     Duration expected = {0};  ///< of the device, by its run; 0: nobody knows
   };
-  void device_up(DeviceId device, uint32_t units) { places_[device].units = units; }
+  void device_up(DeviceId device, uint32_t units, bool classes) {
+    places_[device].units = units;
+    places_[device].best_effort =
+        classes ? std::min<uint32_t>(config_.best_effort, kLeastUrgent + 1) : kLeastUrgent + 1;
+  }
 
   /// What a function may have changed, from now on.
   void quota_set(FunctionId function, const Quota& quota, Time now);
@@ -161,10 +165,11 @@ class Dispatch {
     Time due = Time::never();            ///< in dues_
     Time next_look = Time::never();      ///< while deciding: what becomes of `due`
     uint32_t units = 1;
-    Time turn_began = Time::never();  ///< of those that have units: when that was last counted
-    Time turn_ends = {0};             ///< where they are short
-    uint64_t shortage = 0;            ///< counts how often they were
-    bool has_parts = false;           ///< some use a part of its units only
+    uint32_t best_effort = kLeastUrgent + 1;  ///< lanes of this priority and less urgent ones give way by themselves
+    Time turn_began = Time::never();          ///< of those that have units: when that was last counted
+    Time turn_ends = {0};                     ///< where they are short
+    uint64_t shortage = 0;                    ///< counts how often they were
+    bool has_parts = false;                   ///< some use a part of its units only
 
     void look_at(Time time) { next_look = std::min(next_look, time); }
   };

@@ -58,8 +58,8 @@ struct Config {
   /// A launch that ends this much after the predicted return of another is in nobody's way: that one's takes as long
   /// to reach the device.
   Duration launch_latency = Duration::micros(50);
-  /// Lanes of this priority and less urgent ones give way to others by themselves, for the shell sees to it (a class of
-  /// the operating system's, say): they need not be closed for them. Above 9: none does.
+  /// Lanes of this priority and less urgent ones give way to others by themselves where the device has classes, for the
+  /// shell sees to it (a class of the operating system's, say): they need not be closed for them. Above 9: none does.
   uint32_t best_effort = 10;
   /// Of the time of a device, in thousandths, that a launcher with work has at least, whoever is more urgent.
   uint32_t least_share = 10;

@@ -11,6 +11,7 @@ TEST(Text, EveryEventReadsBackAsItWasWritten) {
       "device-up d1 8GiB",
       "device-up d1 8589934593B",
       "device-up d1 8GiB context=300MiB",
+      "device-up d1 8GiB in_place units=4 no_classes",
       "device-memory d1 7GiB",
       "device-down d1",
       "tenant t1",

@@ -66,6 +66,7 @@ struct DeviceUp {
   uint64_t context_bytes = 0;  ///< what every executor on it costs
   bool in_place = false;  ///< objects are read where they lie on the host: they stay there as long as they are used
   uint32_t units = 1;     ///< that it can be divided into; 1: it cannot
+  bool classes = true;  ///< its lanes can be made to give way by themselves: what Config::best_effort says holds there
 };
 /// The host tier: how many bytes of objects may be in memory at a time; the rest is on disk. If this never comes, all
 /// objects are always there.

@@ -84,16 +84,17 @@ void GateChecker::on_step(Time now, const sched::Event& event, std::span<const s
   for (const auto& [id, run] : shadow_.runs()) launchers[run.device].push_back(look_at(now, id, run));
   for (const auto& [id, program] : shadow_.programs()) launchers[program.device].push_back(look_at(now, id, program));
   for (auto& [device, those] : launchers) {
-    note_yields(those);
+    note_yields(device, those);
     check(now, device, those);
   }
 }
 
 // An executor is as urgent as its most urgent run.
-void GateChecker::note_yields(Launchers& launchers) const {
+void GateChecker::note_yields(sched::DeviceId device, Launchers& launchers) const {
   std::set<sched::ExecutorId> urgent;
+  const bool has_classes = shadow_.find(device)->classes;
   for (const Launcher& one : launchers)
-    if (one.is_run && one.rank / 2U < config_.best_effort) urgent.insert(executor_of(one.id));
+    if (one.is_run && (!has_classes || one.rank / 2U < config_.best_effort)) urgent.insert(executor_of(one.id));
   for (Launcher& one : launchers)
     one.yields = arbitration_.fills && one.is_run && !urgent.contains(executor_of(one.id));
 }

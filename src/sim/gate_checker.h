@@ -73,7 +73,7 @@ class GateChecker final : public Checker {
   };
 
   void note(Time now, const sched::Event& event);
-  void note_yields(Launchers& launchers) const;
+  void note_yields(sched::DeviceId device, Launchers& launchers) const;
   void check(Time now, const sched::Grant& grant);
   Launcher look_at(Time now, sched::RunId id, const Shadow::Run& run);
   Launcher look_at(Time now, sched::LauncherId id, const Shadow::Program& program);

@@ -69,6 +69,27 @@ TEST(GateChecker, OneThatGivesWayByItselfMayGoOn) {
   EXPECT_NE(beside_urgent(drop<Grant>()), "");
 }
 
+TEST(GateChecker, WhereADeviceHasNoClassesNobodyGivesWay) {
+  Config config;
+  config.best_effort = 5;
+  for (const bool classes : {true, false}) {
+    DeviceUp device = up(d1);
+    device.classes = classes;
+    Submit other = call(r1), urgent_one = urgent(r2);
+    other.priority = 6;
+    urgent_one.domain = DomainId{2};
+    Watched<GateChecker> watched(config);
+    watched.step(device).step(other).step(ExecutorUp{e1}).step(urgent_one).step(ExecutorUp{e2});
+    EXPECT_EQ(watched.why(), "") << "the core knows";
+    // Were it let go on, that would be right with classes only.
+    watched.wait(1, [](std::vector<Action>& actions) {
+      drop<Grant>()(actions);
+      actions.insert(actions.begin(), Grant{.launcher = lane_of(e1, 0), .open = true, .depth = Duration::micros(1)});
+    });
+    EXPECT_EQ(watched.why() == "", classes) << watched.why();
+  }
+}
+
 TEST(GateChecker, SeesAProgramThatIsLetThroughBesideAMoreUrgentRun) {
   Watched<GateChecker> watched;
   one_runs(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7, {}});

@@ -40,6 +40,7 @@ struct DeviceModel {
   Duration answer = {0};                                ///< from the end on the device to the caller
   double speed = 1;                                     ///< kernel times are divided by it
   bool in_place = false;  ///< objects are read where they lie on the host: nothing is copied
+  bool classes = true;    ///< see sched::DeviceUp
   /// Who is on it when several have something for it. kTurns knows no kernels: one launcher at a time, which leaves it
   /// at any moment, and units do not matter. The others do: KernelDevice.
   enum class Sharing : uint8_t {

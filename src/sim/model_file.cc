@@ -30,7 +30,7 @@ DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std:
   reader.refuse_unknown(
       node, what,
       {"name", "count", "units", "memory", "context_memory", "copy_bandwidth", "context", "framework", "load_latency",
-       "launch", "answer", "speed", "in_place", "sharing", "time_slice", "interference", "gate", "drift"});
+       "launch", "answer", "speed", "in_place", "classes", "sharing", "time_slice", "interference", "gate", "drift"});
   reader.whole(node, what, "count", device.count, 1, kMostDevices);
   reader.whole(node, what, "units", device.units, 1, kMostUnits);
   reader.bytes(node, what, "memory", device.memory_bytes, 1);
@@ -43,6 +43,7 @@ DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std:
   reader.duration(node, what, "answer", device.answer);
   reader.number(node, what, "speed", device.speed, 1e-3, 1e6);
   reader.flag(node, what, "in_place", device.in_place);
+  reader.flag(node, what, "classes", device.classes);
   if (const auto sharing = reader.choice(node, what, "sharing", {"turns", "queue", "slices"}))
     device.sharing = static_cast<DeviceModel::Sharing>(*sharing);
   reader.duration(node, what, "time_slice", device.time_slice, 1);

@@ -264,6 +264,7 @@ class Maker {
     for (FunctionModel& function : model_.functions)
       function.priority = static_cast<uint8_t>(first + function.priority % levels);
     if (chance(0.4)) config.best_effort = static_cast<uint32_t>(between(1, sched::kLeastUrgent));
+    for (DeviceModel& device : model_.devices) device.classes = chance(0.8);
   }
 
   void make_programs() {

@@ -92,6 +92,7 @@ void Shadow::on(Time, const sched::DeviceUp& event) {
             .context_bytes = round_up(event.context_bytes),
             .is_up = true,
             .in_place = event.in_place,
+            .classes = event.classes,
             .units = std::max(1U, event.units),
             .no_room = device.no_room};
 }

@@ -194,6 +194,7 @@ class Shrinker {
         return std::exchange(model.devices[i].sharing, DeviceModel::Sharing::kTurns) != DeviceModel::Sharing::kTurns;
       });
       try_without([&](Model& model) { return std::exchange(model.devices[i].units, 1) > 1; });
+      try_without([&](Model& model) { return !std::exchange(model.devices[i].classes, true); });
       try_without([&](Model& model) { return std::exchange(model.devices[i].drift, 0) != 0; });
       try_without([&](Model& model) { return std::exchange(model.devices[i].interference, 0) != 0; });
       try_without([&](Model& model) { return std::exchange(model.devices[i].gate, {0}).ns != 0; });
@@ -270,10 +271,10 @@ std::string show_kernels(const DeviceModel& device) {
 std::string show(const DeviceModel& device) {
   return fmt::format(
       "device {} count={} memory={} context_bytes={} copy={}/s context={} framework={} load_latency={} launch={} "
-      "answer={} speed={}{}{}\n",
+      "answer={} speed={}{}{}{}\n",
       device.name, device.count, device.memory_bytes, device.context_bytes, device.copy_bytes_per_second,
       show(device.context), show(device.framework), show(device.load_latency), show(device.launch), show(device.answer),
-      device.speed, device.in_place ? " in_place" : "", show_kernels(device));
+      device.speed, device.in_place ? " in_place" : "", device.classes ? "" : " no_classes", show_kernels(device));
 }
 
 std::string show(const LoadModel& load) {

@@ -56,7 +56,12 @@ VirtualPool::VirtualPool(const Model& model, Agenda& agenda, Faults& faults)
 sched::DeviceUp VirtualPool::up_event(size_t index) const {
   const Device& device = devices_[index];
   const uint32_t units = device.kernels ? device.kernels->units() : 1;
-  return {sched::DeviceId{index + 1}, device.memory_bytes, device.model->context_bytes, device.model->in_place, units};
+  return {.device = sched::DeviceId{index + 1},
+          .memory_bytes = device.memory_bytes,
+          .context_bytes = device.model->context_bytes,
+          .in_place = device.model->in_place,
+          .units = units,
+          .classes = device.model->classes};
 }
 
 std::optional<sched::HostUp> VirtualPool::host_event() const {

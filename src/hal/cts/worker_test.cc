@@ -20,6 +20,20 @@ TEST_F(Workers, AreEachReachedOnce) {
   }
 }
 
+TEST_F(Workers, TakeAClassWhereTheCapsSaySo) {
+  if (!device().caps().worker_classes) GTEST_SKIP() << "its workers have none";
+  const auto workers = device().worker_threads();
+  ASSERT_FALSE(workers.empty());
+  auto lane = queue();
+  auto slow = kernel("suite_spin");
+  auto out = allocate(4);
+  // To give way needs no right; to be raised again does, so the usual one comes first.
+  for (const auto to : {os::WorkerClass::kNormal, os::WorkerClass::kBestEffort}) {
+    for (const int worker : workers) EXPECT_TRUE(os::set_worker_class(worker, to));
+    finish(*lane, spin(*lane, *slow, *out, 10));
+  }
+}
+
 TEST_F(Workers, GoOnAfterwards) {
   QUERN_ASSERT_OK(device().on_each_worker([] {}));
   auto lane = queue();

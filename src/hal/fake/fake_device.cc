@@ -154,6 +154,8 @@ Result<std::unique_ptr<Device>> FakeDevice::create(const DeviceOptions& options,
   caps.overlap = Overlap::kNone;
   caps.fault_scope = FaultScope::kProcess;
   caps.timestamps = Timestamps::kDevice;
+  // Its worker stands for a device of its own, which the operating system knows nothing of.
+  caps.worker_classes = false;
   QUERN_TRY(auto wake, os::Event::create());
   QUERN_TRY(auto stop, os::Event::create());
   std::unique_ptr<FakeDevice> device(

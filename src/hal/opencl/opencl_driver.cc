@@ -146,6 +146,7 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
                         std::back_inserter(setup.workers));
     // Later threads of our own are younger than the vendor's, which start with its library.
     if (setup.workers.size() > setup.caps.units) setup.workers.resize(setup.caps.units);
+    setup.caps.worker_classes = !setup.workers.empty();
   }
   return std::unique_ptr<Device>(std::make_unique<OpenclDevice>(std::move(setup)));
 }

@@ -168,6 +168,7 @@ json::object devices_json(const std::vector<daemon::DeviceStatus>& devices) {
                                 {"units", device.units},
                                 {"cores", std::move(cores)},
                                 {"in_place", device.in_place},
+                                {"worker_classes", device.worker_classes},
                                 {"executors", device.executors},
                                 {"running", device.running},
                                 {"runs_ended", device.runs_ended},
