@@ -233,6 +233,12 @@ class LauncherProcess {
   struct InFlight {
     uint64_t point = 0, groups = 0;
     double expected_ns = 0;
+    uint64_t first = 0;   // group of its kernel
+    uint32_t kernel = 0;  // which one, counted
+  };
+  struct Ended {
+    ipc::DeviceUsed::Sample sample;
+    ipc::Traced::Span span;
   };
 
   Status answer(const Status& status) {
@@ -324,7 +330,7 @@ class LauncherProcess {
       iterations_ = static_cast<uint32_t>(std::clamp(std::round(iterations_ * kGroupNs / group_ns), 1.0, 1e9));
     }
     QUERN_TRY(group_ns_, measure());
-    samples_.clear();  // nobody's
+    ended_.clear();  // nobody's
     answer_.iterations = iterations_;
     answer_.group_ns = group_ns_;
     return {};
@@ -359,8 +365,11 @@ class LauncherProcess {
   // What ended is told after the gap that begins with it: the others wait for that.
   void tell_used() {
     if (gate_)
-      for (const auto& sample : samples_) gate_->used(sample);
-    samples_.clear();
+      for (const Ended& one : ended_) {
+        gate_->traced(one.span);
+        gate_->used(one.sample);
+      }
+    ended_.clear();
   }
 
   static uint64_t identity(uint32_t groups) { return uint64_t{1} << 32 | groups; }
@@ -379,7 +388,7 @@ class LauncherProcess {
     const double expected_ns = group_ns_ * static_cast<double>(groups);
     const int64_t now_ns = os::now().ns;
     end_ns_ = (in_flight_.empty() ? now_ns : std::max(end_ns_, now_ns)) + static_cast<int64_t>(expected_ns);
-    in_flight_.push_back({point, groups, expected_ns});
+    in_flight_.push_back({point, groups, expected_ns, offset, kernel_number_});
     return {};
   }
 
@@ -388,33 +397,40 @@ class LauncherProcess {
   Status retire(size_t keep) {
     if (in_flight_.size() <= keep) return {};
     QUERN_TRY(queue_->timeline().wait(in_flight_[in_flight_.size() - keep - 1].point, Duration::forever()));
-    const size_t first = samples_.size();
+    const size_t first = ended_.size();
     int64_t wall_ns = 0;
     while (!in_flight_.empty()) {
       const auto time = queue_->timing(in_flight_.front().point);
       if (!time) break;
       const int64_t took_ns = std::max<int64_t>(1, time->end_ns - time->start_ns);
-      samples_.push_back({identity(kernel_groups_), in_flight_.front().groups, static_cast<uint64_t>(took_ns), false});
+      const InFlight& one = in_flight_.front();
+      ended_.push_back({{identity(kernel_groups_), one.groups, static_cast<uint64_t>(took_ns), false},
+                        {.launch = one.kernel,
+                         .first = one.first,
+                         .parts = one.groups,
+                         .of = kernel_groups_,
+                         .start_ns = time->start_ns,
+                         .end_ns = time->end_ns}});
       wall_ns += took_ns;
       end_ns_ = last_end_ns_ = time->end_ns;
       in_flight_.pop_front();
     }
     for (const InFlight& one : in_flight_) end_ns_ += static_cast<int64_t>(one.expected_ns);
     wall_ns_ += wall_ns;
-    learn(std::span(samples_).subspan(first), wall_ns);
+    learn(std::span(ended_).subspan(first), wall_ns);
     return {};
   }
 
   // START to END is wall time, which counts whoever shared the core; the worker's own time does not. Where they agree
   // nobody did, and only then is it known what a group takes.
-  void learn(std::span<ipc::DeviceUsed::Sample> ended, int64_t wall_ns) {
+  void learn(std::span<Ended> ended, int64_t wall_ns) {
     constexpr double kAgree = 0.95, kRate = 1.0 / 8;
     constexpr uint64_t kFewest = 8;  // of fewer groups the launch itself is a part that counts
     const uint64_t charged_ns = queue_->device_time_ns();
     const double share = std::min(
         1.0, static_cast<double>(charged_ns - charged_ns_) / static_cast<double>(std::max<int64_t>(1, wall_ns)));
     charged_ns_ = charged_ns;
-    for (ipc::DeviceUsed::Sample& sample : ended) {
+    for (auto& [sample, span] : ended) {
       sample.is_undisturbed = share >= kAgree;
       if (sample.is_undisturbed && sample.groups >= kFewest && group_ns_ > 0)
         group_ns_ += kRate * (static_cast<double>(sample.time_ns) / static_cast<double>(sample.groups) - group_ns_);
@@ -424,6 +440,7 @@ class LauncherProcess {
 
   // One kernel from its first launch to its end.
   Status run_kernel(uint32_t groups) {
+    ++kernel_number_;
     for (uint64_t done = 0; done < groups;) {
       const launcher::Permit permitted = permit(groups - done);
       if (permitted.parts > 0) {
@@ -476,7 +493,7 @@ class LauncherProcess {
       if (permitted.parts > 0) {
         QUERN_TRY(launch(launched, permitted.parts, mark));
         launched += permitted.parts;
-        if (launched == order.groups) launched = 0, ++mark;
+        if (launched == order.groups) launched = 0, ++mark, ++kernel_number_;
       } else if (!in_flight_.empty()) {
         QUERN_TRY(retire(in_flight_.size() - 1));
         tell_used();
@@ -503,10 +520,11 @@ class LauncherProcess {
   std::map<uint32_t, std::unique_ptr<launcher::Program>> gates_;
   launcher::Program* gate_ = nullptr;  // of the order
   uint32_t kernel_groups_ = 0, iterations_ = 1;
+  uint32_t kernel_number_ = 0;  // that is being launched: they are counted
   Launcher::Answer answer_;
   // What is on the device, and what is known of it.
   std::deque<InFlight> in_flight_;
-  std::vector<ipc::DeviceUsed::Sample> samples_;  // ended, and not told
+  std::vector<Ended> ended_;  // and not told
   double group_ns_ = 0;
   int64_t end_ns_ = 0;       // when all that is in flight is expected to have ended
   int64_t last_end_ns_ = 0;  // of what did

@@ -10,7 +10,7 @@ namespace quern::launcher {
 namespace {
 
 constexpr int64_t kTellEvery = 1'000'000;
-constexpr size_t kMostSamples = 64;
+constexpr size_t kMostSamples = 64, kMostSpans = 128;
 
 }  // namespace
 
@@ -48,6 +48,7 @@ Permit Program::ask(const Ask& ask) {
   const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);
   asked_from_ns_ = answer.why == Permit::Why::kEarly ? grant.from_ns : 0;
   if (answer.parts > 0) ++permits_;
+  if (answer.parts == 0) tell_traced();
   // Whether it may go on depends on what it used.
   if (answer.parts == 0 && grant.meters && used_.launches > 0) tell_used(os::now().ns);
   return answer;
@@ -67,10 +68,25 @@ void Program::wait() {
 
 void Program::work_ready(const ipc::WorkReady& ready) {
   is_telling_ = ipc::is_telling(gate().word.load(std::memory_order_acquire)) && tell(ready);
+  tell_traced();
 }
 
 void Program::gap_begun(const ipc::GapBegun& gap) {
   if (ipc::is_telling(gate().word.load(std::memory_order_acquire))) tell(gap);
+}
+
+// What was let through while someone drew is part of the picture, and waited for.
+void Program::traced(const ipc::Traced::Span& span) {
+  const bool is_tracing = ipc::is_tracing(gate().word.load(std::memory_order_relaxed));
+  if (!is_tracing && !ipc::is_tracing(asked_word_)) return;
+  traced_.spans.push_back(span);
+  if (!is_tracing || traced_.spans.size() >= kMostSpans) tell_traced();
+}
+
+void Program::tell_traced() {
+  if (traced_.spans.empty()) return;
+  if (!events_.is_half_full()) tell(traced_);
+  traced_.spans.clear();
 }
 
 void Program::used(const ipc::DeviceUsed::Sample& sample) {
@@ -84,6 +100,7 @@ void Program::used(const ipc::DeviceUsed::Sample& sample) {
   const int64_t now_ns = os::now().ns;
   if (now_ns - told_ns_ < kTellEvery) return;
   tell_used(now_ns);
+  tell_traced();
 }
 
 void Program::tell_used(int64_t now_ns) {

@@ -33,6 +33,9 @@ class Program {
   void gap_begun(const ipc::GapBegun& gap);
   /// A launch of it has ended. What ended is summed up and told at most every millisecond.
   void used(const ipc::DeviceUsed::Sample& sample);
+  /// From when to when it was on the device, before `used`: kept and told only while someone draws it. Some of it may
+  /// get lost where the daemon does not read: what is used must not.
+  void traced(const ipc::Traced::Span& span);
 
  private:
   Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
@@ -41,6 +44,7 @@ class Program {
   template <class Event>
   bool tell(const Event& event);
   void tell_used(int64_t now_ns);
+  void tell_traced();
 
   // Constant after construction.
   ipc::SharedPages pages_;
@@ -49,11 +53,12 @@ class Program {
   ipc::RingProducer events_;
   ByteWriter writer_;
   ipc::DeviceUsed used_;
+  ipc::Traced traced_;
   int64_t told_ns_ = 0;
   bool is_telling_ = false;
   uint64_t asked_word_ = 0;    ///< of the gate, when it was asked last
   int64_t asked_from_ns_ = 0;  ///< of the grant, if that was too early; else 0
-  uint64_t permits_ = 0;  ///< given, and not yet heard of as used
+  uint64_t permits_ = 0;       ///< given, and not yet heard of as used
 };
 
 }  // namespace quern::launcher

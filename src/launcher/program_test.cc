@@ -111,5 +111,60 @@ TEST_F(ProgramTest, CountsWhatNoGrantLetThrough) {
   EXPECT_EQ(past_gate(), 1u);
 }
 
+// Of what is told, the spans; `moment` is when.
+TEST_F(ProgramTest, TellsFromWhenToWhenItsLaunchesWereThereWhereItIsTraced) {
+  const auto spans = [&] {
+    std::vector<ipc::Traced::Span> all;
+    for (const auto& event : told())
+      if (const auto* traced = std::get_if<ipc::Traced>(&event))
+        all.insert(all.end(), traced->spans.begin(), traced->spans.end());
+    return all;
+  };
+  const auto launch = [&](int64_t start_ns) {
+    ASSERT_EQ(program_->ask(small_kernel()).parts, 1u);
+    program_->traced({.launch = 1, .first = 0, .parts = 1, .of = 1, .start_ns = start_ns, .end_ns = start_ns + 5});
+  };
+  set_gate(open_grant());
+  launch(10);
+  set_gate({});
+  program_->ask(small_kernel());
+  EXPECT_TRUE(spans().empty()) << "nobody draws";
+  ipc::Grant grant = open_grant();
+  grant.traces = true;
+  set_gate(grant);
+  launch(20);
+  launch(30);
+  EXPECT_TRUE(spans().empty()) << "many at a time";
+  set_gate(ipc::Grant{.traces = true});
+  ASSERT_EQ(program_->ask(small_kernel()).parts, 0u);
+  const auto told_before_it_waits = spans();
+  ASSERT_EQ(told_before_it_waits.size(), 2u);
+  EXPECT_EQ(told_before_it_waits[0].start_ns, 20);
+  EXPECT_EQ(told_before_it_waits[1].end_ns, 35);
+  // What is in flight when the drawing ends belongs to it, and nothing after that.
+  set_gate(grant);
+  ASSERT_EQ(program_->ask(small_kernel()).parts, 1u);
+  set_gate(open_grant());
+  program_->traced({.start_ns = 40, .end_ns = 45});
+  ASSERT_EQ(spans().size(), 1u);
+  launch(50);
+  set_gate({});
+  program_->ask(small_kernel());
+  EXPECT_TRUE(spans().empty());
+}
+
+TEST_F(ProgramTest, SpansNeverTakeTheRoomOfWhatMustBeTold) {
+  ipc::Grant grant = open_grant();
+  grant.traces = grant.tells = true;
+  set_gate(grant);
+  ASSERT_EQ(program_->ask(small_kernel()).parts, 1u);
+  for (int i = 0; i < 100'000; ++i) program_->traced({.start_ns = i + 1, .end_ns = i + 2});
+  program_->gap_begun({.at_ns = 1, .after = 7});
+  const auto events = told();
+  ASSERT_FALSE(events.empty());
+  ASSERT_TRUE(std::holds_alternative<ipc::GapBegun>(events.back()));
+  EXPECT_EQ(std::get<ipc::GapBegun>(events.back()).after, 7u);
+}
+
 }  // namespace
 }  // namespace quern::launcher
