@@ -62,9 +62,11 @@ struct FunctionKernelRecord {
   bool operator==(const FunctionKernelRecord&) const = default;
 };
 
-/// The last gaps of a function after one of its kernels, or between its runs, the oldest first: sched::GapsKnown.
+/// The last gaps of a function on a device, after one of its kernels or between its runs, the oldest first:
+/// sched::GapsKnown.
 struct GapsRecord {
   FunctionVersion function;
+  std::string device;
   uint64_t after = 0;
   std::vector<Duration> gaps;
   bool operator==(const GapsRecord&) const = default;

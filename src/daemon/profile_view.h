@@ -26,8 +26,9 @@ struct KernelProfile {
   Duration age;                ///< of its last sample
 };
 
-/// How long a function pauses after one of its kernels, or between its runs.
+/// How long a function pauses on a device, after one of its kernels or between its runs.
 struct GapProfile {
+  std::string device;
   bool is_between_runs = false;
   std::string after;          ///< the entry of the kernel; empty: between runs, or it is not known
   uint64_t after_kernel = 0;  ///< its identity

@@ -45,8 +45,10 @@ void show(const KernelTimes& times, KernelProfile& into) {
   into.age = Duration::seconds(std::clamp<int64_t>(os::wall_seconds() - times.seen_s, 0, 1'000'000'000));
 }
 
-GapProfile gap_of(const sched::Scheduler::GapsSeen& seen, const std::map<uint64_t, std::string>& entries) {
+GapProfile gap_of(const sched::Scheduler::GapsSeen& seen, const std::string& device,
+                  const std::map<uint64_t, std::string>& entries) {
   GapProfile gap;
+  gap.device = device;
   gap.is_between_runs = seen.after == sched::Scheduler::kBetweenRuns;
   gap.after_kernel = gap.is_between_runs ? 0 : seen.after;
   if (const auto entry = entries.find(seen.after); entry != entries.end()) gap.after = entry->second;
@@ -104,8 +106,9 @@ void Runner::learn_gaps(sched::LauncherId lane, std::span<const ipc::DeviceUsed:
   for (const auto& gap : gaps)
     if (gap.time_ns <= kNoGap && profiles_.is_of(version_of(*live.function), gap.after))
       seen[gap.after].push_back({static_cast<int64_t>(gap.time_ns)});
+  const sched::DeviceId on_device{executors_.at(key->second).device};
   const sched::FunctionId function{live.function->id};
-  for (auto& [after, times] : seen) feed(sched::GapsKnown{function, after, std::move(times)});
+  for (auto& [after, times] : seen) feed(sched::GapsKnown{on_device, function, after, std::move(times)});
 }
 
 void Runner::complete(const LiveRun& run, ipc::PlanFrame& plan) {
@@ -129,7 +132,11 @@ void Runner::called(const DeployedFunction& function) {
 void Runner::bring_gaps_back(const FunctionVersion& function, sched::FunctionId id) {
   auto kept = kept_gaps_.extract(function);
   if (kept.empty()) return;
-  for (GapsRecord& record : kept.mapped()) feed(sched::GapsKnown{id, record.after, std::move(record.gaps)});
+  // One that is not there now may be there again after the next start: its records stay stored.
+  for (GapsRecord& record : kept.mapped())
+    for (const auto& device : devices_)
+      if (device->config.name == record.device)
+        feed(sched::GapsKnown{{device->id}, id, record.after, std::move(record.gaps)});
 }
 
 // The same content may have been deployed again, and have another id.
@@ -155,7 +162,8 @@ ProfileRecords Runner::take_profiles() {
   ProfileRecords records = profiles_.take_changed(kMostAtOnce);
   const auto add = [&](const FunctionVersion& function, uint64_t id) {
     for (auto& seen : core_.gaps({id}))
-      if (!seen.gaps.empty()) records.gaps.push_back({function, seen.after, std::move(seen.gaps)});
+      if (!seen.gaps.empty())
+        records.gaps.push_back({function, device(seen.device.value).config.name, seen.after, std::move(seen.gaps)});
   };
   for (auto& [id, function] : function_names_) {
     if (records.gaps.size() >= kMostAtOnce) return records;
@@ -199,7 +207,8 @@ FunctionProfile Runner::profile(const Tenant& tenant, const DeployedFunction& fu
       }
     if (!was_timed) add(nullptr, nullptr);
   }
-  for (const auto& seen : core_.gaps({function.id})) out.gaps.push_back(gap_of(seen, entries));
+  for (const auto& seen : core_.gaps({function.id}))
+    out.gaps.push_back(gap_of(seen, device(seen.device.value).config.name, entries));
   return out;
 }
 
@@ -219,7 +228,8 @@ std::optional<FunctionProfile> Runner::program_profile(const Tenant& tenant, con
   const auto number = program_names_.find(owner);
   if (number == program_names_.end() && out.kernels.empty()) return std::nullopt;
   if (number != program_names_.end())
-    for (const auto& seen : core_.gaps({number->second})) out.gaps.push_back(gap_of(seen, {}));
+    for (const auto& seen : core_.gaps({number->second}))
+      out.gaps.push_back(gap_of(seen, device(seen.device.value).config.name, {}));
   return out;
 }
 

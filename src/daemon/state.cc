@@ -14,7 +14,7 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 5;
+constexpr int kSchema = 6;
 // `turn`: whichever version of a name has the highest is current.
 constexpr const char* kTables = R"(
   CREATE TABLE versions (
@@ -58,9 +58,12 @@ constexpr const char* kProfiles = R"(
     age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,
     identity INTEGER NOT NULL, kernel INTEGER NOT NULL, groups INTEGER NOT NULL,
     UNIQUE (tenant, name, version, identity));
+)";
+constexpr const char* kGaps = R"(
   CREATE TABLE function_gaps (
     age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,
-    after INTEGER NOT NULL, gaps BLOB NOT NULL, UNIQUE (tenant, name, version, after));
+    device TEXT NOT NULL, after INTEGER NOT NULL, gaps BLOB NOT NULL,
+    UNIQUE (tenant, name, version, device, after));
 )";
 // Schema 1 kept the current version of each name.
 constexpr const char* kFromOne = R"(
@@ -90,7 +93,10 @@ Status prepare_schema(Database& database, const std::string& folder) {
   if (schema < 2) changes += fmt::format("{} {}", kTables, schema == 1 ? kFromOne : kBinaries);
   if (schema < 3) changes += kStandings;  // nobody stands anywhere yet
   if (schema < 4) changes += kObjects;    // constants are still in the files; nobody has put anything
-  changes += kProfiles;                   // nothing was learned yet
+  if (schema < 5) changes += kProfiles;   // nothing was learned yet
+  // Schema 5 kept gaps of all devices as one. Nobody knows whose they were, and a few calls show them again.
+  if (schema == 5) changes += "DROP TABLE function_gaps;";
+  changes += kGaps;
   return database.atomically(
       [&] { return database.execute(fmt::format("{} PRAGMA user_version={}", changes, kSchema)); });
 }
@@ -401,12 +407,13 @@ Status State::put_gaps(const GapsRecord& record) {
   std::vector<int64_t> gaps;
   for (const Duration gap : record.gaps) gaps.push_back(gap.ns);
   return Statement(database_,
-                   "INSERT OR REPLACE INTO function_gaps (tenant, name, version, after, gaps) "
-                   "SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?3 = '' "
+                   "INSERT OR REPLACE INTO function_gaps (tenant, name, version, device, after, gaps) "
+                   "SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE ?3 = '' "
                    "OR EXISTS (SELECT 1 FROM versions WHERE tenant = ?1 AND name = ?2 AND version = ?3)")
       .bind(record.function.tenant)
       .bind(record.function.name)
       .bind(record.function.version)
+      .bind(record.device)
       .bind(static_cast<int64_t>(record.after))
       .bind(std::span<const std::byte>(bytes_of(gaps)))
       .run();
@@ -454,12 +461,13 @@ Result<ProfileRecords> State::profiles() {
                                     static_cast<uint32_t>(names.number(4)),
                                     static_cast<uint64_t>(names.number(5))});
   }
-  Statement gaps(database_, "SELECT tenant, name, version, after, gaps FROM function_gaps ORDER BY age");
+  Statement gaps(database_, "SELECT tenant, name, version, device, after, gaps FROM function_gaps ORDER BY age");
   for (;;) {
     QUERN_TRY(const bool more, gaps.next());
     if (!more) return all;
-    GapsRecord record{{gaps.text(0), gaps.text(1), gaps.text(2)}, static_cast<uint64_t>(gaps.number(3)), {}};
-    for (const int64_t ns : numbers_of<int64_t>(gaps.bytes(4))) record.gaps.push_back({ns});
+    GapsRecord record{
+        {gaps.text(0), gaps.text(1), gaps.text(2)}, gaps.text(3), static_cast<uint64_t>(gaps.number(4)), {}};
+    for (const int64_t ns : numbers_of<int64_t>(gaps.bytes(5))) record.gaps.push_back({ns});
     if (!record.gaps.empty()) all.gaps.push_back(std::move(record));
   }
 }

@@ -62,8 +62,9 @@ class StateTest : public testing::Test {
     const FunctionVersion version{function.tenant, function.name, function.version};
     records.kernels = {{{"a", "cpu0"}, identity, times}};
     records.function_kernels = {{version, identity, 3, 16}};
-    records.gaps = {{{"a", "player", ""}, identity, {Duration{7}}},
-                    {version, UINT64_MAX, {Duration::millis(3), Duration::micros(2900)}}};
+    records.gaps = {{{"a", "player", ""}, "cpu0", identity, {Duration{7}}},
+                    {version, "cpu0", UINT64_MAX, {Duration::millis(3), Duration::micros(2900)}},
+                    {version, "cpu1", UINT64_MAX, {Duration::millis(9)}}};
     return records;
   }
 
@@ -226,6 +227,35 @@ TEST_F(StateTest, AStateOfSchemaFourIsTakenOver) {
   EXPECT_TRUE(state->put_profiles(learned(kept)).ok());
 }
 
+// It did not say on which device a gap was seen.
+TEST_F(StateTest, AStateOfSchemaFiveIsTakenOverButForItsGaps) {
+  FunctionRecord kept;
+  {
+    auto state = open();
+    kept = function(*state, "a", "saxpy", "kept");
+    ASSERT_TRUE(state->put_function(kept).ok());
+    ASSERT_TRUE(state->put_profiles(learned(kept)).ok());
+  }
+  {
+    auto database = Database::open(folder_ + "/state.db");
+    ASSERT_TRUE(database
+                    ->execute("DROP TABLE function_gaps; CREATE TABLE function_gaps ("
+                              "age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, "
+                              "version TEXT NOT NULL, after INTEGER NOT NULL, gaps BLOB NOT NULL, "
+                              "UNIQUE (tenant, name, version, after)); "
+                              "INSERT INTO function_gaps (tenant, name, version, after, gaps) "
+                              "VALUES ('a', 'player', '', 1, x'0700000000000000'); PRAGMA user_version=5")
+                    .ok());
+  }
+  auto state = open();
+  EXPECT_EQ(*state->functions(), std::vector<FunctionRecord>{kept});
+  EXPECT_EQ(state->profiles()->kernels, learned(kept).kernels);
+  EXPECT_EQ(state->profiles()->function_kernels, learned(kept).function_kernels);
+  EXPECT_TRUE(state->profiles()->gaps.empty());
+  ASSERT_TRUE(state->put_profiles(learned(kept)).ok());
+  EXPECT_EQ(*state->profiles(), learned(kept));
+}
+
 TEST_F(StateTest, ProfilesComeBackAsTheyWereLastPut) {
   ProfileRecords wanted;
   {
@@ -258,9 +288,10 @@ TEST_F(StateTest, ProfilesLeaveWithTheirVersion) {
   const ProfileRecords left = *state->profiles();
   ASSERT_EQ(left.function_kernels.size(), 1u);
   EXPECT_EQ(left.function_kernels[0].function.version, fresh.version);
-  ASSERT_EQ(left.gaps.size(), 2u);
+  ASSERT_EQ(left.gaps.size(), 3u);
   EXPECT_EQ(left.gaps[0].function.name, "player") << "a program has no version to leave with";
   EXPECT_EQ(left.gaps[1].function.version, fresh.version);
+  EXPECT_EQ(left.gaps[2].device, "cpu1");
   ASSERT_TRUE(*state->remove_function("a", "saxpy"));
   EXPECT_TRUE(state->profiles()->function_kernels.empty());
   EXPECT_EQ(state->profiles()->gaps.size(), 1u);
@@ -522,7 +553,7 @@ TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
   const auto state = State::open(folder_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(state.error().text.find("schema 7, this one knows 5"), std::string::npos) << state.error().text;
+  EXPECT_NE(state.error().text.find("schema 7, this one knows 6"), std::string::npos) << state.error().text;
 }
 
 TEST_F(StateTest, ADamagedDatabaseIsNamed) {

@@ -161,19 +161,21 @@ void print_kernels(const json::array& kernels) {
 }
 
 void print_gaps(const json::array& gaps) {
-  std::vector<std::vector<std::string>> rows{{"GAP AFTER", "SAMPLES", "MEAN", "P10", "MEDIAN", "P90", "PREDICTABLE"}};
+  std::vector<std::vector<std::string>> rows{
+      {"GAP AFTER", "DEVICE", "SAMPLES", "MEAN", "P10", "MEDIAN", "P90", "PREDICTABLE"}};
   for (const json::value& gap : gaps) {
     std::string after = "a run";
     if (!gap.at("between_runs").as_bool()) {
       after = text_of(gap, "after");
       if (after.empty()) after = text_of(gap, "after_identity");
     }
-    std::vector<std::string> row{std::move(after), fmt::format("{}", gap.at("samples").to_number<uint64_t>())};
+    std::vector<std::string> row{std::move(after), text_of(gap, "device"),
+                                 fmt::format("{}", gap.at("samples").to_number<uint64_t>())};
     for (const char* key : {"mean_ns", "p10_ns", "p50_ns", "p90_ns"}) row.push_back(show_time(number_of(gap, key)));
     row.push_back(gap.at("stable").as_bool() ? "yes" : gap.at("known").as_bool() ? "no: they vary" : "no: too few");
     rows.push_back(std::move(row));
   }
-  constexpr std::array<size_t, 5> kNumbers{1, 2, 3, 4, 5};
+  constexpr std::array<size_t, 5> kNumbers{2, 3, 4, 5, 6};
   fmt::print("\n{}", align(rows, kNumbers));
 }
 

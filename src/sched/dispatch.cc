@@ -146,7 +146,7 @@ void Dispatch::run_ended(LauncherId id, Time now) {
   });
   if (has_other) return;
   place.absent[lane.function] = {
-      rank_of(lane.priority, false), {now, gaps_.of(lane.function, Gaps::kBetweenRuns)}, false};
+      rank_of(lane.priority, false), {now, gaps_.of(lane.device, lane.function, Gaps::kBetweenRuns)}, false};
   absent_on_[lane.function].insert(lane.device);
 }
 
@@ -157,11 +157,10 @@ bool Dispatch::is_lately_shared(const Place& place, Time now) {
 void Dispatch::called(FunctionId function, Time now) {
   const auto devices = absent_on_.find(function);
   if (devices == absent_on_.end()) return;
-  bool is_first = true;
   for (const DeviceId device : devices->second) {
     Absent& absent = places_[device].absent.at(function);
     if (absent.is_back) continue;
-    if (std::exchange(is_first, false)) learn_gap(function, Gaps::kBetweenRuns, now - absent.pause.began);
+    learn_gap(device, function, Gaps::kBetweenRuns, now - absent.pause.began);
     // It may run here or elsewhere; the room is made at once, and only for a moment.
     absent.is_back = true;
     absent.pause.began = now;
@@ -199,13 +198,14 @@ void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now
   launcher.sliceable = sliceable;
   launcher.has_told = true;
   if (launcher.state == Launcher::State::kPausing) {
-    if (launcher.after != kNowhere) learn_gap(launcher.function, launcher.after, now - launcher.pause.began);
+    if (launcher.after != kNowhere)
+      learn_gap(launcher.device, launcher.function, launcher.after, now - launcher.pause.began);
     launcher.state = Launcher::State::kWorking;
     launcher.owed_at = now;
     launcher.ready_at = now;
-    const auto burst = bursts_.of(launcher.function, launcher.after);
+    const auto burst = bursts_.of(launcher.device, launcher.function, launcher.after);
     launcher.ends = burst ? now + burst->length : Time{0};
-    if (burst) launcher.then = gaps_.of(launcher.function, burst->after);
+    if (burst) launcher.then = gaps_.of(launcher.device, launcher.function, burst->after);
   }
   touch(launcher.device);
 }
@@ -215,23 +215,23 @@ void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
   if (it == launchers_.end() || it->second.state != Launcher::State::kWorking) return;
   Launcher& launcher = it->second;
   if (const Time since = std::exchange(launcher.ready_at, Time{0}); since.ns != 0)
-    bursts_.add(launcher.function, launcher.after, at - since, after);
+    bursts_.add(launcher.device, launcher.function, launcher.after, at - since, after);
   launcher.ends = {0};
   launcher.state = Launcher::State::kPausing;
   launcher.has_told = true;
   launcher.after = after;
-  launcher.pause = {at, gaps_.of(launcher.function, after)};
+  launcher.pause = {at, gaps_.of(launcher.device, launcher.function, after)};
   touch(launcher.device);
 }
 
 void Dispatch::gaps_known(const GapsKnown& known) {
-  for (const Duration gap : known.gaps) learn_gap(known.function, known.after, gap);
+  for (const Duration gap : known.gaps) learn_gap(known.device, known.function, known.after, gap);
 }
 
 // FIKIT measures once, before it serves: what it knows then it keeps.
-void Dispatch::learn_gap(FunctionId function, uint64_t after, Duration gap) {
-  if (!arbitration_.varies && gaps_.of(function, after).is_known) return;
-  gaps_.add(function, after, gap);
+void Dispatch::learn_gap(DeviceId device, FunctionId function, uint64_t after, Duration gap) {
+  if (!arbitration_.varies && gaps_.of(device, function, after).is_known) return;
+  gaps_.add(device, function, after, gap);
 }
 
 void Dispatch::forget(FunctionId function) {

@@ -216,7 +216,7 @@ class Dispatch {
   void share_units(Place& place, Time now);
   static void end_shortage(Place& place, Time now);
 
-  void learn_gap(FunctionId function, uint64_t after, Duration gap);
+  void learn_gap(DeviceId device, FunctionId function, uint64_t after, Duration gap);
   Grant fill_grant(const Launcher& launcher, const Pause& pause, Time now) const;
   /// In a gap whose end is known.
   Duration slice_in(Duration gap) const;

@@ -53,7 +53,7 @@ std::optional<Dispatch::Ahead> Dispatch::next_end(Place& place, uint8_t top, Tim
   for (const auto& [function, absent] : place.absent)
     if (absent.rank <= top && (absent.is_back || absent.pause.gap.is_known)) return std::nullopt;
   const bool is_run = !is_program(urgent->id);
-  const Gaps::Prediction gap = is_run ? gaps_.of(urgent->function, Gaps::kBetweenRuns) : urgent->then;
+  const Gaps::Prediction gap = is_run ? gaps_.of(urgent->device, urgent->function, Gaps::kBetweenRuns) : urgent->then;
   if (!gap.is_known || gap.median < config_.shortest_gap || gap.median > kLongPause) return std::nullopt;
   const Ahead ahead{urgent->id, urgent->rank, {urgent->ends, gap}};
   if (now > urgent->ends + kOverdue || !next_in(place, ahead)) return std::nullopt;

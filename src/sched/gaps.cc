@@ -5,16 +5,18 @@
 
 namespace quern::sched {
 
-void Gaps::add(FunctionId function, uint64_t after, Duration gap) {
-  auto& positions = histories_[function];
+void Gaps::add(DeviceId device, FunctionId function, uint64_t after, Duration gap) {
+  Positions& positions = histories_[function][device];
   if (positions.size() >= kMostPositions && !positions.contains(after)) return;
   History& history = positions[after];
   history.ns[history.count++ % kKept] = std::max<int64_t>(0, gap.ns);
 }
 
-Gaps::Prediction Gaps::of(FunctionId function, uint64_t after) const {
-  const auto positions = histories_.find(function);
-  if (positions == histories_.end()) return {};
+Gaps::Prediction Gaps::of(DeviceId device, FunctionId function, uint64_t after) const {
+  const auto devices = histories_.find(function);
+  if (devices == histories_.end()) return {};
+  const auto positions = devices->second.find(device);
+  if (positions == devices->second.end()) return {};
   const auto found = positions->second.find(after);
   if (found == positions->second.end() || found->second.count < kLeast) return {};
   const History& history = found->second;
@@ -33,34 +35,36 @@ Gaps::Prediction Gaps::of(FunctionId function, uint64_t after) const {
 
 std::vector<Scheduler::GapsSeen> Gaps::seen(FunctionId function) const {
   std::vector<Scheduler::GapsSeen> all;
-  const auto positions = histories_.find(function);
-  if (positions == histories_.end()) return all;
-  for (const auto& [after, history] : positions->second) {
-    Scheduler::GapsSeen& seen = all.emplace_back();
-    seen.after = after;
-    const uint32_t kept = std::min<uint32_t>(history.count, kKept);
-    for (uint32_t i = history.count - kept; i < history.count; ++i) seen.gaps.push_back({history.ns[i % kKept]});
-    const Prediction prediction = of(function, after);
-    seen.is_known = prediction.is_known;
-    seen.is_stable = prediction.is_stable;
-    seen.median = prediction.median;
-    seen.early = prediction.early;
-  }
+  const auto devices = histories_.find(function);
+  if (devices == histories_.end()) return all;
+  for (const auto& [device, positions] : devices->second)
+    for (const auto& [after, history] : positions) {
+      Scheduler::GapsSeen& seen = all.emplace_back();
+      seen.device = device;
+      seen.after = after;
+      const uint32_t kept = std::min<uint32_t>(history.count, kKept);
+      for (uint32_t i = history.count - kept; i < history.count; ++i) seen.gaps.push_back({history.ns[i % kKept]});
+      const Prediction prediction = of(device, function, after);
+      seen.is_known = prediction.is_known;
+      seen.is_stable = prediction.is_stable;
+      seen.median = prediction.median;
+      seen.early = prediction.early;
+    }
   return all;
 }
 
 void Gaps::forget(FunctionId function) { histories_.erase(function); }
 
-void Bursts::add(FunctionId function, uint64_t since, Duration length, uint64_t after) {
-  lengths_.add(function, since, length);
-  auto& all = after_[function];
+void Bursts::add(DeviceId device, FunctionId function, uint64_t since, Duration length, uint64_t after) {
+  lengths_.add(device, function, since, length);
+  auto& all = after_[function][device];
   if (all.size() < Gaps::kMostPositions || all.contains(since)) all[since] = after;
 }
 
-std::optional<Bursts::Prediction> Bursts::of(FunctionId function, uint64_t since) const {
-  const Gaps::Prediction length = lengths_.of(function, since);
+std::optional<Bursts::Prediction> Bursts::of(DeviceId device, FunctionId function, uint64_t since) const {
+  const Gaps::Prediction length = lengths_.of(device, function, since);
   if (!length.is_known || length.spread.ns > length.median.ns / 10) return std::nullopt;
-  return Prediction{length.median, after_.at(function).at(since)};
+  return Prediction{length.median, after_.at(function).at(device).at(since)};
 }
 
 void Bursts::forget(FunctionId function) {

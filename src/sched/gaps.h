@@ -12,12 +12,13 @@
 
 namespace quern::sched {
 
-/// How long launchers pause: the last gaps of each function after each of its kernels, and between its runs.
+/// How long launchers pause: the last gaps of each function on each device, after each of its kernels and between its
+/// runs.
 class Gaps {
  public:
   /// Between the end of a run and the next request.
   static constexpr uint64_t kBetweenRuns = Scheduler::kBetweenRuns;
-  static constexpr size_t kMostPositions = 1024;  ///< of one function; the rest is unknown
+  static constexpr size_t kMostPositions = 1024;  ///< of one function on one device; the rest is unknown
 
   struct Prediction {
     bool is_known = false;               ///< there were enough of them
@@ -26,8 +27,8 @@ class Gaps {
     Duration spread = {0};               ///< of the half of them in the middle
   };
 
-  void add(FunctionId function, uint64_t after, Duration gap);
-  Prediction of(FunctionId function, uint64_t after) const;
+  void add(DeviceId device, FunctionId function, uint64_t after, Duration gap);
+  Prediction of(DeviceId device, FunctionId function, uint64_t after) const;
   void forget(FunctionId function);
   std::vector<Scheduler::GapsSeen> seen(FunctionId function) const;
 
@@ -37,7 +38,8 @@ class Gaps {
     std::array<int64_t, kKept> ns{};
     uint32_t count = 0;  // ever
   };
-  std::map<FunctionId, std::map<uint64_t, History>> histories_;
+  using Positions = std::map<uint64_t, History>;
+  std::map<FunctionId, std::map<DeviceId, Positions>> histories_;
 };
 
 /// How long launchers work from the end of one gap to the next.
@@ -49,14 +51,14 @@ class Bursts {
   };
 
   /// Since the gap after `since`.
-  void add(FunctionId function, uint64_t since, Duration length, uint64_t after);
+  void add(DeviceId device, FunctionId function, uint64_t since, Duration length, uint64_t after);
   /// Where most of them are alike.
-  std::optional<Prediction> of(FunctionId function, uint64_t since) const;
+  std::optional<Prediction> of(DeviceId device, FunctionId function, uint64_t since) const;
   void forget(FunctionId function);
 
  private:
   Gaps lengths_;
-  std::map<FunctionId, std::map<uint64_t, uint64_t>> after_;
+  std::map<FunctionId, std::map<DeviceId, std::map<uint64_t, uint64_t>>> after_;
 };
 
 }  // namespace quern::sched

@@ -143,8 +143,10 @@ class Scheduler {
   /// Nothing if there never was a HostUp.
   std::optional<Books> host_books() const;
 
-  /// The last gaps of a function after one of its kernels, or between its runs, the oldest first, and what follows.
+  /// The last gaps of a function on a device, after one of its kernels or between its runs, the oldest first, and what
+  /// follows.
   struct GapsSeen {
+    DeviceId device;
     uint64_t after = 0;
     std::vector<Duration> gaps;
     bool is_known = false, is_stable = false;

@@ -212,6 +212,7 @@ Event read_used(Words& words) {
 
 Event read_gaps(Words& words) {
   GapsKnown event;
+  words.read(words.next(), event.device);
   words.read(words.next(), event.function);
   if (const auto after = words.option("after")) words.read(*after, event.after);
   std::string_view rest = words.next();
@@ -369,9 +370,10 @@ struct Show {
     return fmt::format("used {} {}", show(e.launcher), show(e.device_time));
   }
   std::string operator()(const GapsKnown& e) const {
-    std::string text = "gaps " + show(e.function);
+    std::string text =
+        fmt::format("gaps {} {}{}", show(e.device), show(e.function), e.after ? fmt::format(" after={}", e.after) : "");
     for (size_t i = 0; i < e.gaps.size(); ++i) text += (i ? "," : " ") + show(e.gaps[i]);
-    return text + (e.after ? fmt::format(" after={}", e.after) : "");
+    return text;
   }
   std::string operator()(const Tick&) const { return "tick"; }
 

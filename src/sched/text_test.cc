@@ -32,6 +32,13 @@ TEST(Text, EveryEventReadsBackAsItWasWritten) {
       "finished run1 failed",
       "finished run1 failed device_time=17ns",
       "function-gone f1",
+      "launcher-up p1 d1 f100 priority=0 quota=200/800/500",
+      "launcher-gone p1",
+      "work-ready e1.0 next=400us sliceable",
+      "gap p1 12ms after=1",
+      "used p1 1500us",
+      "gaps d1 f1 1ms",
+      "gaps d2 f1 after=18446744073709551615 1ms,1500us,17ns",
       "tick",
   };
   for (const std::string_view line : lines) {

@@ -226,8 +226,10 @@ struct DeviceUsed {
   LauncherId launcher;
   Duration device_time = {0};
 };
-/// What was known of the gaps of a function before a restart, the oldest first. As if they had just been seen.
+/// What was known of the gaps of a function on a device before a restart, the oldest first. As if they had just been
+/// seen.
 struct GapsKnown {
+  DeviceId device;
   FunctionId function;
   uint64_t after = 0;
   std::vector<Duration> gaps;

@@ -121,7 +121,8 @@ class World::Impl {
   std::vector<sched::GapsKnown> known_gaps() const {
     std::vector<sched::GapsKnown> known;
     const auto take = [&](sched::FunctionId function) {
-      for (auto& seen : core_->gaps(function)) known.push_back({function, seen.after, std::move(seen.gaps)});
+      for (auto& seen : core_->gaps(function))
+        known.push_back({seen.device, function, seen.after, std::move(seen.gaps)});
     };
     for (const sched::Event& submit : submits_) take(std::get<sched::Submit>(submit).function);
     for (size_t i = 0; i < programs_.size(); ++i) take(Programs::function_of(i));

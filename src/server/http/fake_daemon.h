@@ -195,6 +195,7 @@ class FakeDaemon : public daemon::Daemon {
     kernel.launch_ns = 1250;
     kernel.reason = "has one group";
     daemon::GapProfile& gap = profile.gaps.emplace_back();
+    gap.device = "cpu0";
     gap.is_between_runs = true;
     gap.samples = 4;
     gap.p50 = Duration::millis(2);

@@ -38,13 +38,10 @@ json::object kernel_json(const daemon::KernelProfile& kernel) {
 }
 
 json::object gap_json(const daemon::GapProfile& gap) {
-  json::object out = {{"between_runs", gap.is_between_runs},
-                      {"samples", gap.samples},
-                      {"mean_ns", gap.mean.ns},
-                      {"p10_ns", gap.p10.ns},
-                      {"p50_ns", gap.p50.ns},
-                      {"p90_ns", gap.p90.ns},
-                      {"known", gap.is_known},
+  json::object out = {{"device", gap.device},   {"between_runs", gap.is_between_runs},
+                      {"samples", gap.samples}, {"mean_ns", gap.mean.ns},
+                      {"p10_ns", gap.p10.ns},   {"p50_ns", gap.p50.ns},
+                      {"p90_ns", gap.p90.ns},   {"known", gap.is_known},
                       {"stable", gap.is_stable}};
   if (gap.is_between_runs) return out;
   out["after"] = gap.after;

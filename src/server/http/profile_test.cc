@@ -26,6 +26,7 @@ TEST_F(ProfileTest, KernelsAndGaps) {
   EXPECT_EQ(kernel.at("sliceable"), false);
   EXPECT_EQ(kernel.at("reason"), "has one group");
   const auto& gap = profile.at("gaps").at(0);
+  EXPECT_EQ(gap.at("device"), "cpu0");
   EXPECT_EQ(gap.at("between_runs"), true);
   EXPECT_EQ(gap.at("p50_ns"), 2'000'000);
   EXPECT_FALSE(gap.as_object().contains("after")) << "there is no kernel before it";
