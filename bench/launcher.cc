@@ -159,8 +159,10 @@ Result<Launcher::Pace> Launcher::calibrate(uint32_t iterations) {
 }
 
 Status Launcher::join(uint32_t gate, daemon::ProgramLink link) {
-  const std::array fds{link.daemon_page.get(), link.own_page.get(), link.wake.get(), link.daemon_wake.get()};
+  const std::array fds{link.daemon_page.get(), link.own_page.get(), link.wake.get(), link.daemon_wake.get(),
+                       link.life.get()};
   QUERN_TRY(ask({.kind = Order::Kind::kJoin, .gate = gate}, fds));
+  link.life.reset();  // the process has it
   links_[gate] = std::move(link);
   return {};
 }
@@ -293,9 +295,12 @@ class LauncherProcess {
       case Order::Kind::kCalibrate:
         return calibrate(order.iterations);
       case Order::Kind::kJoin: {
-        if (fds.size() != 4) return invalid("a gate comes with four descriptors");
-        QUERN_TRY(gates_[order.gate],
-                  launcher::Program::open(std::move(fds[0]), std::move(fds[1]), std::move(fds[2]), std::move(fds[3])));
+        if (fds.size() != 5) return invalid("a gate comes with five descriptors");
+        QUERN_TRY(gates_[order.gate], launcher::Program::open({.daemon_page = std::move(fds[0]),
+                                                               .own_page = std::move(fds[1]),
+                                                               .wake = std::move(fds[2]),
+                                                               .daemon_wake = std::move(fds[3]),
+                                                               .life = std::move(fds[4])}));
         return {};
       }
       case Order::Kind::kLeave:

@@ -227,6 +227,7 @@ struct ProgramSpec {
 struct ProgramLink {
   uint64_t program = 0;
   os::Fd daemon_page, own_page, wake, daemon_wake;
+  os::Fd life;  ///< the one end of a pipe: when its last copy is closed, as by the end of the process, it has left
 };
 
 /// Counters of the whole daemon, for tests, benchmarks and people.
@@ -343,7 +344,7 @@ class Daemon {
   /// A program joins a device, with a gate of its own; it is in the program's own process, which gets the link.
   /// kNotFound if there is no such device. Waits for the strand.
   virtual Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec) = 0;
-  /// It has ended, or may launch no more.
+  /// It may launch no more. One whose ProgramLink::life is closed has left.
   virtual void leave(uint64_t program) = 0;
 
   /// Notes what happens on the devices for this long, at most kLongestTrace; `done` gets it, to be completed (trace.h).

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -11,6 +12,7 @@
 #include "ipc/ring.h"
 #include "ipc/shared_page.h"
 #include "os/event.h"
+#include "os/fd.h"
 
 namespace quern::daemon {
 
@@ -19,10 +21,12 @@ class ProgramGate {
  public:
   static Result<std::unique_ptr<ProgramGate>> create();
 
-  /// Descriptors of the program's side, for its process.
-  Result<ProgramLink> link(uint64_t program) const;
+  /// Descriptors of the program's side, for its process; once.
+  Result<ProgramLink> link(uint64_t program);
 
   int wake_fd() const { return daemon_wake_.fd(); }
+  /// Hung up when the program is gone. Readable if it writes to it, which is none of its business.
+  int life_fd() const { return life_.first.get(); }
   void woken() { daemon_wake_.drain(); }
   /// One event, if there is one; an error if it wrote nonsense.
   Result<std::optional<ipc::LaneEvent>> take_event();
@@ -33,10 +37,11 @@ class ProgramGate {
   const ipc::Grant& granted() const { return grant_; }
 
  private:
-  ProgramGate(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
+  ProgramGate(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake, std::pair<os::Fd, os::Fd> life);
 
   ipc::SharedPages pages_;
   os::Event wake_, daemon_wake_;
+  std::pair<os::Fd, os::Fd> life_;  ///< ours; the program's, until it is linked
   ipc::RingConsumer events_;
   uint64_t epoch_ = 0;
   ipc::Grant grant_;

@@ -272,8 +272,8 @@ class Runner {
   Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, os::Poller poller,
          os::Event mailbox_event);
 
-  /// What the poller's tokens say: which executor's which descriptor.
-  enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog, kProgram };
+  /// What the poller's tokens say: which executor's, or program's, which descriptor.
+  enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog, kProgram, kProgramEnd };
   static uint64_t token(uint64_t key, Source source) { return key << 3 | static_cast<uint64_t>(source); }
 
   // runner.cc: the strand and its mail.
@@ -319,6 +319,8 @@ class Runner {
   Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec);
   void leave(uint64_t program);
   void drain_program(uint64_t program);
+  /// Its process is gone.
+  void lose_program(uint64_t program);
   void set_class(Executor& executor);
 
   // runner_profiles.cc: what is learned of kernels and gaps.

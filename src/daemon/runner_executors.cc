@@ -105,6 +105,7 @@ void Runner::look_at(uint64_t which) {
     if (const auto program = programs_.find(key); program != programs_.end()) program->second.gate->woken();
     return drain_program(key);
   }
+  if (which == token(key, Source::kProgramEnd)) return lose_program(key);
   const auto it = executors_.find(key);
   if (it == executors_.end()) return;  // gone by now
   switch (static_cast<Source>(which & 7)) {
@@ -136,6 +137,7 @@ void Runner::look_at(uint64_t which) {
       break;
     case Source::kMailbox:
     case Source::kProgram:
+    case Source::kProgramEnd:
       break;
   }
 }

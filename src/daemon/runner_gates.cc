@@ -81,6 +81,7 @@ Result<ProgramLink> Runner::join(const Tenant& tenant, const ProgramSpec& spec) 
   const uint64_t number = next_program_++;
   QUERN_TRY(auto gate, ProgramGate::create());
   QUERN_TRY(poller_.add(gate->wake_fd(), token(number, Source::kProgram)));
+  QUERN_TRY(poller_.add(gate->life_fd(), token(number, Source::kProgramEnd)));
   QUERN_TRY(ProgramLink link, gate->link(number));
   const std::string name = tenant.name + "/" + spec.name;
   const uint64_t name_number = program_names_.try_emplace(name, kFirstName + program_names_.size()).first->second;
@@ -103,6 +104,17 @@ void Runner::leave(uint64_t number) {
   if (programs_.erase(number) == 0) return;  // its descriptors close, and so leave the poller
   if (tracer_.is_on()) tracer_.gone(sched::program_of(number), os::now());
   feed(sched::LauncherGone{sched::program_of(number)});
+}
+
+// Without a word: it was killed, or let go of its link. What it told before did happen. Its kernels went with it.
+void Runner::lose_program(uint64_t number) {
+  drain_program(number);
+  const auto it = programs_.find(number);
+  if (it == programs_.end()) return;
+  os::log_info("program {} ({}) on {}: is gone", number, it->second.name, device(it->second.device).config.name);
+  // Others may have copies of its gate.
+  it->second.gate->grant({});
+  leave(number);
 }
 
 void Runner::drain_program(uint64_t number) {

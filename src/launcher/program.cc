@@ -14,16 +14,17 @@ constexpr size_t kMostSamples = 64, kMostSpans = 128;
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> Program::open(os::Fd daemon_page, os::Fd own_page, os::Fd wake, os::Fd daemon_wake) {
-  QUERN_TRY(auto pages, ipc::open_shared_pages(std::move(daemon_page), std::move(own_page)));
-  return std::unique_ptr<Program>(
-      new Program(std::move(pages), os::Event::adopt(std::move(wake)), os::Event::adopt(std::move(daemon_wake))));
+Result<std::unique_ptr<Program>> Program::open(Link link) {
+  QUERN_TRY(auto pages, ipc::open_shared_pages(std::move(link.daemon_page), std::move(link.own_page)));
+  return std::unique_ptr<Program>(new Program(std::move(pages), os::Event::adopt(std::move(link.wake)),
+                                              os::Event::adopt(std::move(link.daemon_wake)), std::move(link.life)));
 }
 
-Program::Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake)
+Program::Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake, os::Fd life)
     : pages_(std::move(pages)),
       wake_(std::move(wake)),
       daemon_wake_(std::move(daemon_wake)),
+      life_(std::move(life)),
       events_(pages_.executor().lanes[0].event_head, pages_.daemon().lanes[0].event_tail,
               pages_.executor().lanes[0].events) {}
 

@@ -18,9 +18,14 @@ namespace quern::launcher {
 /// One thread.
 class Program {
  public:
-  /// From the descriptors that the daemon gave it: the daemon's page, its own, the wake-up that the daemon signals for
-  /// it, and the daemon's own wake-up.
-  static Result<std::unique_ptr<Program>> open(os::Fd daemon_page, os::Fd own_page, os::Fd wake, os::Fd daemon_wake);
+  /// The descriptors that the daemon gave it.
+  struct Link {
+    os::Fd daemon_page, own_page;
+    os::Fd wake;         ///< that the daemon signals for it
+    os::Fd daemon_wake;  ///< the daemon's own
+    os::Fd life;         ///< held as long as this lives: the daemon sees by it that the process is gone
+  };
+  static Result<std::unique_ptr<Program>> open(Link link);
 
   /// What may be launched now, in one launch; waits for nobody. The clock is read only where the grant needs it.
   Permit ask(const Ask& ask);
@@ -38,7 +43,7 @@ class Program {
   void traced(const ipc::Traced::Span& span);
 
  private:
-  Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake);
+  Program(ipc::SharedPages pages, os::Event wake, os::Event daemon_wake, os::Fd life);
   const ipc::Gate& gate() const { return pages_.daemon().lanes[0].gate; }
   /// False if the daemon has not read enough of what it was told for this to have room.
   template <class Event>
@@ -49,6 +54,7 @@ class Program {
   // Constant after construction.
   ipc::SharedPages pages_;
   os::Event wake_, daemon_wake_;
+  os::Fd life_;
   // The one thread only.
   ipc::RingProducer events_;
   ByteWriter writer_;

@@ -25,8 +25,11 @@ class ProgramTest : public testing::Test {
   void SetUp() override {
     pages_ = std::move(*ipc::create_shared_pages());
     const auto copy = [](int fd) { return os::Fd(dup(fd)); };
-    program_ = std::move(*Program::open(copy(pages_.daemon_fd.get()), copy(pages_.executor_fd.get()), copy(wake_.fd()),
-                                        copy(daemon_wake_.fd())));
+    program_ = std::move(*Program::open({.daemon_page = copy(pages_.daemon_fd.get()),
+                                         .own_page = copy(pages_.executor_fd.get()),
+                                         .wake = copy(wake_.fd()),
+                                         .daemon_wake = copy(daemon_wake_.fd()),
+                                         .life = {}}));
     auto& ours = pages_.daemon().lanes[0];
     auto& theirs = pages_.executor().lanes[0];
     events_ = std::make_unique<ipc::RingConsumer>(theirs.event_head, ours.event_tail, theirs.events);
