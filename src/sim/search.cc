@@ -43,6 +43,7 @@ class Maker {
     if (chance(0.55)) make_kernels();
     if (chance(0.55)) make_quotas();
     if (chance(0.5)) make_tensors();
+    if (chance(0.3)) make_shortage();
     return std::move(model_);
   }
 
@@ -360,6 +361,26 @@ class Maker {
     for (FunctionModel& function : model_.functions) {
       if (chance(0.4)) function.passes_bytes = between(1, std::max<uint64_t>(smallest_ / 8, 1));
       if (chance(0.4)) function.leaves_bytes = between(1, std::max<uint64_t>(smallest_ / 8, 1));
+    }
+  }
+
+  /// Units are short all the time: there is one device, no two functions fit beside each other, some never stop, and
+  /// others come now and then.
+  void make_shortage() {
+    model_.devices.resize(1);
+    DeviceModel& device = model_.devices.front();
+    device.count = 1;
+    device.sharing = DeviceModel::Sharing::kQueue;
+    device.units = small(2, 8);
+    largest_ = device.memory_bytes - (1 + model_.pool) * device.context_bytes;
+    for (size_t i = 0; i < model_.functions.size(); ++i) {
+      FunctionModel& function = model_.functions[i];
+      function.priority = 5;
+      function.quota = {.units = small(510, 900)};
+      LoadModel& load = model_.loads[i];
+      load.kind = LoadModel::Kind::kClosed;
+      load.clients = small(1, 2);
+      load.think = i % 2 == 0 && !is_hopeless(function) ? micros(1, 20) : micros(5'000, 50'000);
     }
   }
 
