@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from conftest import PRESET, ROOT, folder_files, saxpy_inputs
+from test_accounts import KEYS, tenants
 
 pytestmark = pytest.mark.skipif(PRESET != "dev", reason="kernels need a device that compiles them")
 GRIND = ROOT / "bench" / "functions" / "grind"
@@ -23,25 +24,25 @@ least_share: {least_share}
 """
 
 
-def deploy(server, name, priority, local=1):
+def deploy(server, name, priority, key=None):
     files = {path: data for path, data in folder_files(GRIND).items() if path != "until.yaml"}
     manifest = files["function.yaml"].decode() if isinstance(files["function.yaml"], bytes) else files["function.yaml"]
     manifest = manifest.replace("name: grind", f"name: {name}").replace("priority: 5", f"priority: {priority}")
     files["function.yaml"] = manifest.encode()
-    answer = server.deploy(name, files)
+    answer = server.deploy(name, files, key=key)
     assert answer.status == 201, answer.body
 
 
 class Call(threading.Thread):
     """A call that goes on while the test does something else."""
 
-    def __init__(self, server, name, parameters):
+    def __init__(self, server, name, parameters, key=None):
         super().__init__()
-        self.server, self.name_of, self.parameters, self.answer = server, name, parameters, None
+        self.server, self.name_of, self.parameters, self.key, self.answer = server, name, parameters, key, None
         self.start()
 
     def run(self):
-        self.answer = self.server.infer(self.name_of, {}, self.parameters)
+        self.answer = self.server.infer(self.name_of, {}, self.parameters, key=self.key)
 
     def end(self):
         self.join(60)
@@ -49,15 +50,15 @@ class Call(threading.Thread):
         return self.answer
 
 
-def is_running(server, name):
-    listed = server.request("GET", "/v1/requests").json["requests"]
+def is_running(server, name, key=None):
+    listed = server.request("GET", "/v1/requests", key=key).json["requests"]
     return [one["id"] for one in listed if one["function"] == name and one["state"] == "running"]
 
 
-def wait_running(server, name):
-    while not is_running(server, name):
+def wait_running(server, name, key=None):
+    while not is_running(server, name, key):
         pass
-    return is_running(server, name)[0]
+    return is_running(server, name, key)[0]
 
 
 @pytest.fixture
@@ -188,6 +189,30 @@ def test_a_storm_of_small_kernels_is_passed_too(gated):
         assert gated.infer("quick", {}, SHORT).status == 200
     for storm in storms:
         assert storm.end().status == 200
+
+
+@pytest.mark.parametrize("caller", ["red", "blue"])
+def test_an_urgent_call_waits_for_no_lane_or_level(make_server, caller):
+    """Four long runs of a tenant have all lanes of its executor, and all levels of the device; a call, its own or
+    another's, is more urgent than all of them."""
+    server = make_server(config=config() + tenants())
+    red = KEYS["red"]
+    slow = {f"slow{priority}": priority for priority in (9, 8, 7, 6)}
+    for name, priority in slow.items():
+        deploy(server, name, priority, red)
+        assert server.infer(name, {}, SHORT, key=red).status == 200
+    deploy(server, "quick", 0, KEYS[caller])
+    assert server.infer("quick", {}, SHORT, key=KEYS[caller]).status == 200
+    calls = []
+    for name in slow:  # each more urgent than those before, so that it begins
+        calls.append(Call(server, name, LONG, red))
+        wait_running(server, name, red)
+    for _ in range(3):
+        assert server.infer("quick", {}, SHORT, key=KEYS[caller]).status == 200
+    assert all(is_running(server, name, red) for name in slow), "it waited for one of them to end"
+    for call in calls:
+        ended = call.end()
+        assert ended.status == 200, ended.body
 
 
 def test_a_priority_that_is_changed_counts_from_the_next_call(gated):

@@ -19,7 +19,7 @@ constexpr Duration kReplaceAfter = Duration::millis(500);
 
 Result<uint64_t> Runner::start_process(uint64_t device_id) {
   const uint64_t key = next_key_++;
-  QUERN_TRY(auto process, ExecutorProcess::start(device(device_id).config, core_config_.lanes,
+  QUERN_TRY(auto process, ExecutorProcess::start(device(device_id).config, core_config_.all_lanes(),
                                                  grant_of(sched::first_grant(core_config_)),
                                                  fmt::format("{}/executor-{}", run_folder_, key)));
   QUERN_TRY(poller_.add(process->socket_fd(), token(key, Source::kSocket)));
@@ -165,7 +165,7 @@ void Runner::check_greetings(Time now) {
 }
 
 void Runner::drain_events(uint64_t key) {
-  for (uint32_t lane = 0; lane < core_config_.lanes; ++lane) {
+  for (uint32_t lane = 0; lane < core_config_.all_lanes(); ++lane) {
     for (;;) {
       const auto it = executors_.find(key);
       if (it == executors_.end()) return;
@@ -239,7 +239,7 @@ void Runner::doom(uint64_t key, const Error& why) {
 
 void Runner::lose(uint64_t key) {
   // What it reported before it died did happen.
-  for (uint32_t lane = 0; lane < core_config_.lanes; ++lane)
+  for (uint32_t lane = 0; lane < core_config_.all_lanes(); ++lane)
     for (;;) {
       auto event = executors_.at(key).process->take_event(lane);
       if (!event.ok() || !*event) break;

@@ -29,7 +29,7 @@ void Runner::begin_trace(TraceMessage& message) {
   tracing_ = Tracing{message.tenant, std::move(message.id), now + message.length, false, std::move(message.done)};
   // Of all lanes: one that has its run later may have got its grant before.
   for (const auto& [key, executor] : executors_)
-    for (uint32_t lane = 0; executor.id && lane < core_config_.lanes; ++lane)
+    for (uint32_t lane = 0; executor.id && lane < core_config_.all_lanes(); ++lane)
       tracer_.stood(sched::lane_of(*executor.id, lane), executor.device, executor.process->is_open(lane));
   for (const auto& [id, run] : runs_)
     if (run.pushed) trace_run(id);
@@ -72,7 +72,7 @@ void Runner::finish_trace(Time now) {
 // Every grant as it stands, with or without the flag that asks for spans.
 void Runner::grant_again() {
   for (auto& [key, executor] : executors_)
-    for (uint32_t lane = 0; lane < core_config_.lanes; ++lane)
+    for (uint32_t lane = 0; lane < core_config_.all_lanes(); ++lane)
       executor.process->grant(lane, tracer_.marked(executor.process->granted(lane)));
   for (auto& [number, program] : programs_) program.gate->grant(tracer_.marked(program.gate->granted()));
 }

@@ -13,6 +13,8 @@ void each_setting(C& config, F&& with) {
   with("lanes", config.lanes);
   with("runs_in_flight", config.runs_in_flight);
   with("levels_in_flight", config.levels_in_flight);
+  with("spare_lanes", config.spare_lanes);
+  with("spare_levels", config.spare_levels);
   with("most_queued", config.most_queued);
   with("most_queued_per_tenant", config.most_queued_per_tenant);
   with("most_queued_per_function", config.most_queued_per_function);

@@ -15,8 +15,8 @@ const DeviceSet& find_or_none(const std::map<K, DeviceSet>& sets, const K& key) 
   return found == sets.end() ? none : found->second;
 }
 
-template <class K>
-void erase_from(std::map<K, DeviceSet>& sets, const K& key, uint64_t bytes, DeviceId device) {
+template <class K, class C>
+void erase_from(std::map<K, DeviceSet, C>& sets, const K& key, uint64_t bytes, DeviceId device) {
   const auto found = sets.find(key);
   found->second.erase(bytes, device);
   if (found->second.empty()) sets.erase(found);
@@ -304,7 +304,7 @@ bool Devices::has_room(const Device& device, LevelNo level) const {
 }
 
 bool Devices::can_join(const Device& device, LevelNo level, const Group& group) const {
-  if (device.serving.empty() || device.serving.contains(level) || !has_level_left(device, is_own(level))) return false;
+  if (device.serving.empty() || device.serving.contains(level) || !has_level_left(device, level)) return false;
   if (!takes_company(device)) return false;
   const auto known = device.executors.find(group);
   if (known == device.executors.end()) return true;
@@ -314,19 +314,55 @@ bool Devices::can_join(const Device& device, LevelNo level, const Group& group) 
                       [](const auto& entry) { return entry.second->stop != RunRecord::Stop::kNone; });
 }
 
-// Those with a quota are often closed, and stand in nobody's way then: they are counted apart, and leave a lane to the
-// others.
-bool Devices::has_level_left(const Device& device, bool own) const {
-  const auto count = std::count_if(device.serving.begin(), device.serving.end(),
-                                   [&](const auto& entry) { return is_own(entry.first) == own; });
-  return static_cast<size_t>(count) < (own ? kMostOwn : most_levels_) + (QUERN_MUTANT(47) ? 1 : 0);
+LevelNo Devices::joinable_above(const Device& device) const {
+  const auto is_shared = [](const auto& entry) { return !is_own(entry.first); };
+  const auto count = static_cast<size_t>(std::count_if(device.serving.begin(), device.serving.end(), is_shared));
+  const uint32_t more = QUERN_MUTANT(47) ? spare_levels_ + 1 : QUERN_MUTANT(62) ? spare_levels_ : 0;
+  if (count < levels_ + more) return kAnyLevel;
+  if (count >= levels_ + spare_levels_ || QUERN_MUTANT(63)) return 0;
+  const auto first = std::find_if(device.serving.begin(), device.serving.end(), is_shared);
+  return first == device.serving.end() ? kAnyLevel : first->first;
 }
 
+// Those with a quota are often closed, and stand in nobody's way then: they are counted apart.
+bool Devices::has_level_left(const Device& device, LevelNo level) const {
+  if (!is_own(level)) return level < joinable_above(device);
+  const auto own = std::count_if(device.serving.begin(), device.serving.end(),
+                                 [](const auto& entry) { return is_own(entry.first); });
+  return static_cast<size_t>(own) < kMostOwn;
+}
+
+// Those with a quota leave a lane to the others, spare ones or not.
 bool Devices::has_lane_left(const Executor& executor, LevelNo level) const {
-  const auto own = std::count_if(executor.runs.begin(), executor.runs.end(),
-                                 [](const auto& entry) { return is_own(entry.second->level); });
-  if (is_own(level) && lanes_ > 1 && static_cast<size_t>(own) + 1 >= lanes_) return false;
-  return executor.runs.size() < lanes_;
+  const auto count = [&](auto&& is) {
+    return static_cast<uint32_t>(std::count_if(executor.runs.begin(), executor.runs.end(),
+                                               [&](const auto& entry) { return is(entry.second->level); }));
+  };
+  const uint32_t own = count(is_own), shared = static_cast<uint32_t>(executor.runs.size()) - own;
+  const uint32_t most_own = lanes_ > 1 ? lanes_ - 1 : 1, all = lanes_ + spare_lanes_;
+  if (is_own(level) ? own < most_own && own + shared < lanes_
+                    : std::min(own, most_own) + shared < lanes_ && own + shared < all)
+    return true;
+  const uint32_t kept = is_own(level) && lanes_ > 1 ? std::max(shared, 1U) : shared;
+  const bool is_more_urgent = count([&](LevelNo other) { return priority_of(other) <= priority_of(level); }) == 0;
+  return own + kept < all && (is_more_urgent || QUERN_MUTANT(64)) && !QUERN_MUTANT(65);
+}
+
+std::vector<DeviceId> Devices::joinable(LevelNo level, uint64_t bytes, size_t most) const {
+  std::vector<DeviceId> devices;
+  for (const auto& [above, set] : joinable_) {
+    if (devices.size() == most || (!is_own(level) && level >= above)) break;
+    const auto few = set.first_few(bytes, most - devices.size());
+    devices.insert(devices.end(), few.begin(), few.end());
+  }
+  return devices;
+}
+
+uint64_t Devices::largest_joinable(LevelNo level) const {
+  uint64_t largest = 0;
+  for (const auto& [above, set] : joinable_)
+    if (is_own(level) || level < above) largest = std::max(largest, set.largest());
+  return largest;
 }
 
 // One that runs alone does so whatever the level of the others.
@@ -357,8 +393,9 @@ void Devices::unlist(const Device& device, Listing& listing) {
   if (listing.blank) blank_.erase(listing.bytes, device.id);
   for (const Group& group : listing.groups) erase_from(idle_with_, group, listing.bytes, device.id);
   for (const auto& room : listing.rooms) erase_from(room_with_, room, listing.bytes, device.id);
-  if (listing.joinable) joinable_.erase(listing.bytes, device.id);
-  listing.idle = listing.blank = listing.joinable = false;
+  if (listing.joinable) erase_from(joinable_, *listing.joinable, listing.bytes, device.id);
+  listing.joinable.reset();
+  listing.idle = listing.blank = false;
   listing.groups.clear();
   listing.rooms.clear();
 }
@@ -386,8 +423,9 @@ void Devices::reindex(DeviceId id) {
     listing.rooms.emplace_back(executors_.at(executor).group, level);
     room_with_[listing.rooms.back()].insert(listing.bytes, id);
   }
-  listing.joinable = (has_level_left(device, false) || has_level_left(device, true)) && takes_company(device);
-  if (listing.joinable) joinable_.insert(listing.bytes, id);
+  if (!takes_company(device)) return;
+  listing.joinable = joinable_above(device);
+  joinable_[*listing.joinable].insert(listing.bytes, id);
 }
 
 }  // namespace quern::sched

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "sched/ledger.h"
 #include "sched/request.h"
+#include "sched/scheduler.h"
 
 namespace quern::sched {
 
@@ -92,9 +94,13 @@ class DeviceSet {
 /// the executors of the one device when it becomes idle or busy.
 class Devices {
  public:
-  /// `room` is how many runs a device may have in flight at one level, `lanes` how many an executor may have in all.
-  Devices(uint32_t room, uint32_t lanes, uint32_t most_levels, const Eviction& eviction)
-      : room_(room), lanes_(lanes), most_levels_(most_levels), eviction_(eviction) {}
+  Devices(const Config& config, const Eviction& eviction)
+      : room_(std::min(config.runs_in_flight, config.lanes)),
+        lanes_(config.lanes),
+        spare_lanes_(config.spare_lanes),
+        levels_(config.levels_in_flight),
+        spare_levels_(config.spare_levels),
+        eviction_(eviction) {}
 
   void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, uint32_t units);
   /// Its executors must have been dropped.
@@ -142,8 +148,11 @@ class Devices {
   const DeviceSet& idle_blank() const { return blank_; }
   /// Devices that run this group at this level and could take one more run of it.
   const DeviceSet& with_room(const Group& group, LevelNo level) const;
-  /// Busy devices that could take a run of one more level.
-  const DeviceSet& joinable() const { return joinable_; }
+  /// Busy devices that could take a run of this level beside others, and hold this much: a few, those first that need
+  /// no spare level for it.
+  std::vector<DeviceId> joinable(LevelNo level, uint64_t bytes, size_t most) const;
+  /// What the largest of them holds; 0: there is none.
+  uint64_t largest_joinable(LevelNo level) const;
   /// Whether there is room for one more run at a level at which it serves someone.
   bool has_room(const Device& device, LevelNo level) const;
   /// Whether a group may come to a busy device at a level at which it serves nobody.
@@ -175,18 +184,22 @@ class Devices {
   struct Listing {
     bool idle = false, blank = false;
     uint64_t bytes = 0;
-    std::vector<Group> groups;  ///< in idle_with
-    bool joinable = false;
+    std::vector<Group> groups;                     ///< in idle_with
+    std::optional<LevelNo> joinable;               ///< in joinable, under this
     std::vector<std::pair<Group, LevelNo>> rooms;  ///< in with_room
   };
   void reindex(DeviceId device);
   bool takes_company(const Device& device) const;
-  bool has_level_left(const Device& device, bool own) const;
+  /// What those that come at a shared level must be more urgent than; 0: none may, kAnyLevel: all.
+  LevelNo joinable_above(const Device& device) const;
+  bool has_level_left(const Device& device, LevelNo level) const;
   bool has_lane_left(const Executor& executor, LevelNo level) const;
   void unlist(const Device& device, Listing& listing);
 
   static constexpr size_t kMostOwn = 64;  // levels of one function each, on a device
-  const uint32_t room_, lanes_, most_levels_;
+  static constexpr LevelNo kAnyLevel = UINT16_MAX;
+  const uint32_t room_;  // how many runs a device may have in flight at one level
+  const uint32_t lanes_, spare_lanes_, levels_, spare_levels_;
   const Eviction& eviction_;
   std::map<DeviceId, Device> devices_;  // also those that are down: what would fit them is not too large
   std::map<ExecutorId, Executor> executors_;
@@ -196,8 +209,9 @@ class Devices {
   uint64_t largest_known_ = 0, count_up_ = 0;
 
   std::map<DeviceId, Listing> listings_;
-  DeviceSet up_, idle_, blank_, joinable_;
-  DeviceSet told_;  // those that are up, by what they are said to have
+  DeviceSet up_, idle_, blank_;
+  std::map<LevelNo, DeviceSet, std::greater<>> joinable_;  // by what those that come must be more urgent than
+  DeviceSet told_;                                         // those that are up, by what they are said to have
   std::map<Group, DeviceSet> idle_with_;
   std::map<std::pair<Group, LevelNo>, DeviceSet> room_with_;
   std::map<FunctionId, std::set<DeviceId>> homes_of_;

@@ -46,7 +46,7 @@ void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
   touched_.insert(device.id);
   dropped(device, device.ledger.drop_executor(id));
   devices_.drop_executor(id);
-  for (uint32_t lane = 0; lane < config_.lanes; ++lane) dispatch_.gone(lane_of(id, lane), now_);
+  for (uint32_t lane = 0; lane < config_.all_lanes(); ++lane) dispatch_.gone(lane_of(id, lane), now_);
   device.ahead.reset();
 
   std::optional<FunctionId> killer;

@@ -18,7 +18,7 @@ constexpr Time kNow{1};
 /// Two devices of 8 and 16 GiB.
 struct Fixture {
   std::unique_ptr<Eviction> eviction = make_eviction("cost");
-  Devices devices{2, 4, 4, *eviction};
+  Devices devices{Config{}, *eviction};
   Homes homes;
 
   Fixture() {

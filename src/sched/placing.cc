@@ -140,7 +140,7 @@ void Scheduler::Impl::place_arrived(const Group& group, LevelNo level) {
     const auto device = devices_.with_room(group, level).first(0);
     if (!device || !took(*device)) break;
   }
-  const Request* first = tenants_.first(devices_.joinable().largest(), level);
+  const Request* first = tenants_.first(devices_.largest_joinable(level), level);
   if (!first) return;
   if (const auto home = home_of(*first)) {
     took(*home);
@@ -150,7 +150,7 @@ void Scheduler::Impl::place_arrived(const Group& group, LevelNo level) {
   int looked = 0;
   for (const DeviceId home : devices_.homes(first->submit.function))
     if (looked++ == kMostBeside || took(home)) return;
-  for (const DeviceId device : devices_.joinable().first_few(bytes, kMostBeside))
+  for (const DeviceId device : devices_.joinable(level, bytes, kMostBeside))
     if (took(device)) return;
 }
 

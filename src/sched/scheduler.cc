@@ -53,7 +53,7 @@ Scheduler::Impl::Impl(const Config& config)
       exit_(make_exit(config.policy.exit)),
       dispatch_(config_, arbitration_of(config.policy.dispatch)),
       tenants_(*fairness_),
-      devices_(std::min(config.runs_in_flight, config.lanes), config.lanes, config.levels_in_flight, *eviction_),
+      devices_(config, *eviction_),
       blame_(config_),
       estimates_(config.first_estimate) {
   QUERN_CHECK(fairness_ != nullptr, "fairness " + config.policy.fairness + ": is not in policy/table.cc");

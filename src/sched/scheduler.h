@@ -27,7 +27,10 @@ struct Config {
   uint32_t lanes = 4;             ///< per executor: runs that it may have, of all levels
   uint32_t runs_in_flight = 2;    ///< per device and level, of one executor: one runs, the next is bound and enqueued
   uint32_t levels_in_flight = 4;  ///< per device: priorities that may be on it at a time, gates between them
-  uint32_t most_queued = 65536;   ///< requests waiting in all
+  /// Beyond those, each for one that is more urgent than all that is there: what came before it and has to wait would
+  /// keep the others for as long as it takes.
+  uint32_t spare_lanes = 1, spare_levels = 1;
+  uint32_t most_queued = 65536;  ///< requests waiting in all
   uint32_t most_queued_per_tenant = 1024;
   uint32_t most_queued_per_function = 1024;
   uint32_t most_attempts = 3;                   ///< a request not to blame runs again twice
@@ -66,6 +69,9 @@ struct Config {
   Duration window = Duration::millis(100);    ///< that shares of a device's time are counted in
   Duration unit_turn = Duration::millis(10);  ///< where units are short: how long who has them keeps them
   Policy policy;
+
+  /// That an executor has.
+  uint32_t all_lanes() const { return lanes + spare_lanes; }
 };
 
 /// The scheduler core: a state machine with no clock, no thread and no I/O.

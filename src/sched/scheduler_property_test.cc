@@ -296,7 +296,7 @@ class Shell {
     EXPECT_TRUE(!executor.own || *executor.own == request.submit.function);
     EXPECT_GT(request.submit.deadline, now_) << "runs a request that is late";
     EXPECT_LT(request.runs, config_.most_attempts);
-    EXPECT_LT(a.lane, config_.lanes);
+    EXPECT_LT(a.lane, config_.all_lanes());
     RunBook run{.request = a.request, .executor = a.executor, .lane = a.lane, .alone = request.runs > 0};
     for (const auto& [id, other] : runs_) {
       if (executors_.at(other.executor).device != executor.device) continue;

@@ -11,6 +11,7 @@
 #include "sim/liveness_checker.h"
 #include "sim/pins_checker.h"
 #include "sim/quota_checker.h"
+#include "sim/urgent_checker.h"
 
 namespace quern::sim {
 
@@ -26,6 +27,7 @@ std::vector<std::unique_ptr<Checker>> make_checkers(const sched::Config& config)
   checkers.push_back(std::make_unique<LimitsChecker>(config));
   checkers.push_back(std::make_unique<FairnessChecker>(config));
   checkers.push_back(std::make_unique<IdleChecker>(config));
+  checkers.push_back(std::make_unique<UrgentChecker>(config));
   checkers.push_back(std::make_unique<GateChecker>(config));
   checkers.push_back(std::make_unique<QuotaChecker>(config));
   checkers.push_back(std::make_unique<LivenessChecker>());

@@ -13,6 +13,7 @@
 #include "sim/pins_checker.h"
 #include "sim/quota_checker.h"
 #include "sim/test_watched.h"
+#include "sim/urgent_checker.h"
 
 namespace quern::sim {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 template <class C>
 class EveryChecker : public testing::Test {};
 using All = testing::Types<EndsChecker, LedgerChecker, PinsChecker, LimitsChecker, FairnessChecker, IdleChecker,
-                           GateChecker, QuotaChecker, LivenessChecker>;
+                           UrgentChecker, GateChecker, QuotaChecker, LivenessChecker>;
 TYPED_TEST_SUITE(EveryChecker, All);
 
 TYPED_TEST(EveryChecker, IsQuietWhileAllIsWell) {
@@ -224,7 +225,7 @@ TEST(LimitsChecker, SeesALaneThatIsTaken) {
   watched.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.lane = 0; }));
   EXPECT_TRUE(watched.fails());
   Watched<LimitsChecker> none;
-  none.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.lane = 4; }));
+  none.running().step(call(r2), alter<sched::Run>([](sched::Run& run) { run.lane = 5; }));
   EXPECT_TRUE(none.fails());
 }
 
@@ -263,6 +264,7 @@ TEST(LimitsChecker, SeesALevelThatIsNotItsOwn) {
 TEST(LimitsChecker, SeesALevelTooMany) {
   Config config;
   config.levels_in_flight = 1;
+  config.spare_levels = 0;
   Watched<LimitsChecker> watched(config);
   watched.running().step(urgent(r2));
   EXPECT_EQ(watched.why(), "");
@@ -364,6 +366,59 @@ TEST(LimitsChecker, KnowsThatTimeStandsStillAtAClosedGate) {
   EXPECT_EQ(late.why(), "");
   late.wait(1, drop<StopRun>());
   EXPECT_TRUE(late.fails());
+}
+
+// Spares.
+
+Submit at(RequestId request, uint8_t priority) {
+  Submit submit = call(request);
+  submit.priority = priority;
+  return submit;
+}
+
+/// The core goes by one configuration, and is judged by another.
+std::string judge(const Config& config, const Config& by) {
+  Scheduler core(config);
+  UrgentChecker checker(by);
+  Time now{0};
+  for (const Event& event : std::vector<Event>{up(d1), at(r1, 7), ExecutorUp{e1}, at(r2, 5), at(r3, 3)}) {
+    now = now + Duration::millis(1);
+    const std::vector<Action> actions = core.step(now, event);
+    checker.on_step(now, event, actions, core);
+  }
+  return checker.violation();
+}
+
+TEST(UrgentChecker, SeesWhoHasNotItsSpareLane) {
+  Config config, none;
+  config.lanes = none.lanes = 2;
+  none.spare_lanes = 0;
+  EXPECT_EQ(judge(config, config), "");
+  EXPECT_EQ(judge(none, none), "");
+  EXPECT_NE(judge(none, config).find("r3 of priority 3 waits"), std::string::npos) << judge(none, config);
+}
+
+TEST(UrgentChecker, SeesWhoHasNotItsSpareLevel) {
+  Config config, none;
+  config.levels_in_flight = none.levels_in_flight = 2;
+  none.spare_levels = 0;
+  EXPECT_EQ(judge(config, config), "");
+  EXPECT_NE(judge(none, config).find("r3 of priority 3 waits"), std::string::npos) << judge(none, config);
+}
+
+TEST(UrgentChecker, SeesWhoHasASpareThatIsNotForIt) {
+  Config lanes;
+  lanes.lanes = 1;
+  Watched<UrgentChecker> lane(lanes);
+  lane.running().step(at(r2, 6),
+                      add(sched::Run{.run = run9, .request = r2, .executor = e1, .lane = 1, .level = level_of(6)}));
+  EXPECT_NE(lane.why().find("run9 of priority 6 has a spare lane"), std::string::npos) << lane.why();
+  Config levels;
+  levels.levels_in_flight = 1;
+  Watched<UrgentChecker> level(levels);
+  level.running().step(at(r2, 6),
+                       add(sched::Run{.run = run9, .request = r2, .executor = e1, .lane = 1, .level = level_of(6)}));
+  EXPECT_NE(level.why().find("run9 of priority 6 has a spare level"), std::string::npos) << level.why();
 }
 
 // Fairness.

@@ -121,7 +121,7 @@ void GateChecker::check(Time now, const sched::Grant& grant) {
   const sched::LauncherId id = grant.launcher;
   const bool exists = sched::is_program(id)
                           ? shadow_.find(id) != nullptr
-                          : shadow_.find(sched::ExecutorId{id.value >> 8}) && (id.value & 255) < config_.lanes;
+                          : shadow_.find(sched::ExecutorId{id.value >> 8}) && (id.value & 255) < config_.all_lanes();
   expect(exists, now, "{} is told of its gate, and does not exist", show(id));
   const sched::Grant* before = shadow_.grant_of(id);
   expect(!before || *before != grant, now, "{} is told what it was told before: {}", show(id),

@@ -104,8 +104,8 @@ void LimitsChecker::check(Time now, const sched::Run& action) {
          action.request.value);
   expect(request->attempts < config_.most_attempts, now, "r{} runs for the {}th time, {} are allowed",
          action.request.value, request->attempts + 1, config_.most_attempts);
-  expect(action.lane < config_.lanes, now, "run{} is sent to lane {} of {}", action.run.value, action.lane,
-         config_.lanes);
+  expect(action.lane < config_.all_lanes(), now, "run{} is sent to lane {} of {}", action.run.value, action.lane,
+         config_.all_lanes());
   const uint8_t priority = has_levels_ ? request->level : uint8_t{0};
   const bool has_quota = has_levels_ && request->submit->quota != sched::Quota{};
   expect(sched::priority_of(action.level) == priority && sched::is_own(action.level) == has_quota, now,
@@ -152,11 +152,11 @@ void LimitsChecker::check_beside(Time now, const sched::Run& action, const Shado
   }
   expect(of_level <= config_.runs_in_flight, now, "run{} is the {}th at level {} of d{}, {} are allowed",
          action.run.value, of_level, show(action.level), executor.device.value, config_.runs_in_flight);
-  expect(of_executor <= config_.lanes, now, "run{} is the {}th of e{}, {} are allowed", action.run.value, of_executor,
-         action.executor.value, config_.lanes);
-  expect(levels.size() <= 1 || levels.size() <= config_.levels_in_flight, now,
-         "run{} makes {} levels on d{}, {} are allowed", action.run.value, levels.size(), executor.device.value,
-         config_.levels_in_flight);
+  expect(of_executor <= config_.all_lanes(), now, "run{} is the {}th of e{}, {} are allowed", action.run.value,
+         of_executor, action.executor.value, config_.all_lanes());
+  const uint32_t most_levels = config_.levels_in_flight + config_.spare_levels;
+  expect(levels.size() <= 1 || levels.size() <= most_levels, now, "run{} makes {} levels on d{}, {} are allowed",
+         action.run.value, levels.size(), executor.device.value, most_levels);
 }
 
 // Before the shadow takes it in. Grants come first: one that closed the gate of a run whose time is over has left it

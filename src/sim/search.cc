@@ -42,6 +42,7 @@ class Maker {
     make_programs();
     if (chance(0.55)) make_kernels();
     if (chance(0.55)) make_quotas();
+    make_spares();
     if (chance(0.5)) make_tensors();
     if (chance(0.3)) make_shortage();
     return std::move(model_);
@@ -382,6 +383,11 @@ class Maker {
       load.clients = small(1, 2);
       load.think = i % 2 == 0 && !is_hopeless(function) ? micros(1, 20) : micros(5'000, 50'000);
     }
+  }
+
+  void make_spares() {
+    if (chance(0.4)) model_.config.spare_lanes = small(0, 2);
+    if (chance(0.4)) model_.config.spare_levels = small(0, 2);
   }
 
   sched::Quota draw_quota() {

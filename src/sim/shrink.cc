@@ -172,6 +172,8 @@ class Shrinker {
     const sched::Config normal;
     differ = std::exchange(usual.config.policy.dispatch, normal.policy.dispatch) != normal.policy.dispatch;
     differ |= std::exchange(usual.config.levels_in_flight, normal.levels_in_flight) != normal.levels_in_flight;
+    differ |= std::exchange(usual.config.spare_lanes, normal.spare_lanes) != normal.spare_lanes;
+    differ |= std::exchange(usual.config.spare_levels, normal.spare_levels) != normal.spare_levels;
     differ |= std::exchange(usual.config.least_share, normal.least_share) != normal.least_share;
     if (differ) smaller |= keep_if_fails(std::move(usual));
     return smaller;
@@ -313,6 +315,8 @@ std::string to_text(const Model& model) {
   number("lanes", config.lanes, usual.lanes);
   number("runs_in_flight", config.runs_in_flight, usual.runs_in_flight);
   number("levels_in_flight", config.levels_in_flight, usual.levels_in_flight);
+  number("spare_lanes", config.spare_lanes, usual.spare_lanes);
+  number("spare_levels", config.spare_levels, usual.spare_levels);
   number("most_queued", config.most_queued, usual.most_queued);
   number("most_queued_per_tenant", config.most_queued_per_tenant, usual.most_queued_per_tenant);
   number("most_queued_per_function", config.most_queued_per_function, usual.most_queued_per_function);
