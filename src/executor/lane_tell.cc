@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a lane tells of the launches that ended, beside the end of a run: how long they took, for profiles; what they
-// used, while someone counts it; from when to when they were on the device, while someone draws it. All of that may
-// get lost where the ring has little room left: ends of runs must not.
+// used, while someone counts it; from when to when they were on the device, while someone draws it. Samples and spans
+// get lost where the ring has little room left, for ends of runs must not; sums are told later.
 #include <algorithm>
 
 #include "executor/lane.h"
@@ -59,12 +59,14 @@ void Lane::tell_used(Moment moment) {
   const uint64_t device_ns = queue_->device_time_ns();
   used_.time_ns = device_ns - told_device_ns_;
   if (used_.time_ns == 0 && !has_news) return;
-  told_device_ns_ = device_ns;
   told_used_ns_ = now_ns;
-  if (!events_.is_half_full()) report(used_);
+  if (!events_.is_half_full()) {
+    report(used_);
+    told_device_ns_ = device_ns;
+    used_.launches = used_.past_gate = 0;
+  }
   used_.samples.clear();
   used_.gaps.clear();
-  used_.launches = used_.past_gate = 0;
 }
 
 }  // namespace quern::executor

@@ -135,6 +135,26 @@ TEST_F(LaneRuns, TellsWhatItUsedBeforeItWaitsWhereItIsMetered) {
   EXPECT_FALSE(used_.empty()) << "and what it used after that";
 }
 
+TEST_F(LaneRuns, TellsOfAllLaunchesAlsoWhereTheDaemonFellBehind) {
+  prepare_copies(1);
+  set_gate(ipc::Grant{.open = true, .meters = true, .depth_ns = 2'000'000, .depth = 2});
+  start();
+  auto& ours = pages_.daemon().lanes[0];
+  uint64_t runs = 0;
+  const auto run_unheard = [&] {
+    push(run_command());
+    ++runs;
+    until([&] { return published().command_tail.read.load() == ours.command_head.written.load(); });
+  };
+  while (published().event_head.written.load() <= ipc::kRingBytes / 2) run_unheard();
+  for (int i = 0; i < 8; ++i) run_unheard();
+  for (uint64_t i = 0; i < runs; ++i) ASSERT_TRUE(wait_ended().ok);
+  ASSERT_TRUE(run(run_command()).ok);
+  uint64_t launches = 0;
+  for (const auto& used : used_) launches += used.launches;
+  EXPECT_EQ(launches, runs + 1);
+}
+
 TEST_F(LaneRuns, TellsFromWhenToWhenEachLaunchWasThereWhereItIsTraced) {
   prepare_copies(3);
   set_gate(ipc::Grant{.open = true, .traces = true, .depth_ns = 2'000'000, .depth = 2});
