@@ -21,15 +21,6 @@ namespace {
 constexpr uint64_t kPoclContextBytes = 16 * kMiB;
 constexpr uint64_t kOtherContextBytes = 256 * kMiB;
 
-std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
-  size_t size = 0;
-  if (api.GetDeviceInfo(id, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
-  std::string text(size, '\0');
-  api.GetDeviceInfo(id, what, size, text.data(), nullptr);
-  text.resize(text.find_last_not_of(std::string("\0 ", 2)) + 1);
-  return text;
-}
-
 std::string platform_name(const Api& api, cl_device_id id) {
   const auto platform = device_number<cl_platform_id>(api, id, CL_DEVICE_PLATFORM);
   char name[256] = {};
@@ -47,6 +38,15 @@ bool has_partitions(const Api& api, cl_device_id id) {
 constexpr std::string_view kPoclPlatform = "Portable Computing Language";
 
 }  // namespace
+
+std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
+  size_t size = 0;
+  if (api.GetDeviceInfo(id, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
+  std::string text(size, '\0');
+  api.GetDeviceInfo(id, what, size, text.data(), nullptr);
+  text.resize(text.find_last_not_of(std::string("\0 ", 2)) + 1);
+  return text;
+}
 
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   Caps caps;

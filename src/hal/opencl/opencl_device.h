@@ -20,6 +20,9 @@ T device_number(const Api& api, cl_device_id id, cl_device_info what) {
   return api.GetDeviceInfo(id, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : T{};
 }
 
+/// A text of it, without blanks at its end; empty if it does not.
+std::string device_text(const Api& api, cl_device_id id, cl_device_info what);
+
 /// What the device says of itself; `memory_bytes` is the operator's word, or 0.
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes);
 
