@@ -13,7 +13,7 @@ import threading
 import pytest
 from conftest import CALL_LIMIT, PRESET, assert_error
 from test_accounts import (CORE, KEYS, LONG, MILLISECOND, MS, SHORT, Call, Workers, account, accounts, call, deploy,
-                           story, tenants, wait_state, waits, why)
+                           grind, story, tenants, wait_state, waits, why)
 
 pytestmark = pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")
 
@@ -210,6 +210,25 @@ def test_tenants_have_their_own(make_server):
         seconds = end[1] - begin[1]
         assert (end[0]["mill"] - begin[0]["mill"]) / seconds <= 0.23
         assert used(server, KEYS["blue"])[0]["mill"] - blue[0]["mill"] > 0.25 * seconds
+
+
+def test_a_tenants_functions_ask_for_no_more_than_the_operator_says(make_server):
+    ceiling = "limits: {quota: {time: 0.5, units: 0.5}}"
+    server = make_server(config=CORE + tenants().replace("{name: red,", "{name: red, " + ceiling + ","))
+    red, blue = KEYS["red"], KEYS["blue"]
+    deploy(server, "one", "{quota: {time: {request: 0.3}, units: 0.5}}", key=red)
+    two = grind("two", "{quota: {time: {request: 0.3}, units: 0.5}}")
+    refused = server.deploy("two", two, key=red)
+    assert_error(refused, 403, "denied", "function two", "30 %", "50 %", "quota.time.request")
+    assert server.request("GET", "/v1/functions/two", key=red).status == 404, "nothing is deployed"
+    deploy(server, "two", "{quota: {time: {request: 0.2}, units: 0.5}}", key=red)
+    refused = server.cli("set", "two", "quota.units=0.75", key=red)
+    assert refused.returncode != 0 and "function two: asks for 75 % of a device's units" in refused.stderr
+    server.cli("set", "one", "quota.time.request=0.1", key=red, check=0)
+    server.cli("set", "two", "quota.time.request=0.4", key=red, check=0)
+    assert server.infer("two", {}, SHORT, key=red).status == 200
+    # Another tenant has no such ceiling.
+    deploy(server, "two", "{quota: {time: {request: 0.9}}}", key=blue, warm=False)
 
 
 def test_more_than_there_is_is_refused(server):

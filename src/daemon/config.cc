@@ -24,6 +24,7 @@ constexpr size_t kMostDevices = 64, kMostTenants = 4096;
 constexpr int64_t kMostCores = 1024, kMostWeight = 10'000, kMostRequests = 65536, kLeastUrgent = 9, kMostBlanks = 64;
 
 constexpr double kMostLeastShare = 0.1;
+constexpr double kMostTime = kMostDevices;  // all of each
 
 /// Reads on after a mistake, so that all of them are told at once. What is wrong keeps its default.
 class ConfigReader {
@@ -48,16 +49,8 @@ class ConfigReader {
         mistake(root.find("classes")->line,
                 fmt::format("classes '{}' is neither true nor false", classes->substr(0, 32)));
     }
-    if (const auto share = scalar(root, file_, "least_share")) {
-      double value = -1;
-      const auto [rest, problem] = std::from_chars(share->data(), share->data() + share->size(), value);
-      if (problem == std::errc() && rest == share->data() + share->size() && value >= 0 && value <= kMostLeastShare)
-        config.least_share = static_cast<uint32_t>(std::lround(value * 1000));
-      else
-        mistake(root.find("least_share")->line,
-                fmt::format("least_share '{}' is no share from 0 to {}; write one as 0.01, or 0 for none",
-                            share->substr(0, 32), kMostLeastShare));
-    }
+    if (const auto share = read_share(root, file_, "least_share", kMostLeastShare, "0.01"))
+      config.least_share = static_cast<uint32_t>(std::lround(*share * 1000));
     if (const auto limit = scalar(root, file_, "build_limit")) {
       const auto parsed = parse_duration(*limit);
       if (parsed.ok() && parsed->ns > 0)
@@ -228,7 +221,7 @@ class ConfigReader {
   TenantLimits read_limits(const YamlNode& node, const std::string& what) {
     TenantLimits limits;
     if (!is_map(node, what)) return limits;
-    refuse_unknown(node, what, {"in_flight", "queued", "memory", "priority"});
+    refuse_unknown(node, what, {"in_flight", "queued", "memory", "priority", "quota"});
     const auto count = [&](std::string_view key, int64_t least, int64_t most) {
       const YamlNode* number = node.find(key);
       return number ? whole(*number, fmt::format("{}: {}", what, key), least, most).value_or(0) : 0;
@@ -237,7 +230,27 @@ class ConfigReader {
     limits.queued = static_cast<uint32_t>(count("queued", 1, kMostRequests));
     limits.memory_bytes = read_bytes(node, what, "memory", "no limit");
     limits.priority = static_cast<uint8_t>(count("priority", 0, kLeastUrgent));
+    const std::string quota_of = what + ": quota";
+    if (const YamlNode* quota = node.find("quota"); quota && is_map(*quota, quota_of)) {
+      refuse_unknown(*quota, quota_of, {"time", "units"});
+      limits.quota_time = read_share(*quota, quota_of, "time", kMostTime, "0.5");
+      limits.quota_units = read_share(*quota, quota_of, "units", 1, "0.5");
+    }
     return limits;
+  }
+
+  /// Nothing if it is left out, or a mistake.
+  std::optional<double> read_share(const YamlNode& node, const std::string& what, std::string_view key, double most,
+                                   std::string_view example) {
+    const auto share = scalar(node, what, key);
+    if (!share) return std::nullopt;
+    double value = -1;
+    const auto [rest, problem] = std::from_chars(share->data(), share->data() + share->size(), value);
+    if (problem == std::errc() && rest == share->data() + share->size() && value >= 0 && value <= most) return value;
+    const std::string of = what == file_ ? "" : what + ": ";
+    mistake(node.find(key)->line, fmt::format("{}{} '{}' is no share from 0 to {}; write one as {}, or 0 for none", of,
+                                              key, share->substr(0, 32), most, example));
+    return std::nullopt;
   }
 
   /// A preset by its name, or a policy for each part.

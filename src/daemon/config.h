@@ -26,6 +26,9 @@ struct TenantLimits {
   uint32_t queued = 0;        ///< requests that wait
   uint64_t memory_bytes = 0;  ///< of all its requests in flight
   uint8_t priority = 0;       ///< the most urgent it may ask for; 0 is the most urgent there is
+  /// Of a device's time what its functions may ask for in all, and of its units what one of them may; none: as they
+  /// like.
+  std::optional<double> quota_time, quota_units;
 };
 
 struct TenantConfig {

@@ -25,7 +25,8 @@ TEST(Config, ReadsAllKeys) {
       "  - {name: f, driver: fake}\n"
       "tenants: [{name: a, key_sha256: " +
           sha256("k") +
-          ", domain: both, weight: 3, limits: {in_flight: 2, queued: 7, memory: 1GiB, priority: 4}}]\n"
+          ", domain: both, weight: 3, limits: {in_flight: 2, queued: 7, memory: 1GiB, priority: 4, "
+          "quota: {time: 1.5, units: 0.25}}}]\n"
           "policy: {fairness: fifo, eviction: lru}\n",
       "quern.yaml");
   ASSERT_TRUE(config.ok()) << config.error().text;
@@ -43,6 +44,8 @@ TEST(Config, ReadsAllKeys) {
   EXPECT_EQ(config->tenants[0].limits.queued, 7U);
   EXPECT_EQ(config->tenants[0].limits.memory_bytes, kGiB);
   EXPECT_EQ(config->tenants[0].limits.priority, 4U);
+  EXPECT_EQ(config->tenants[0].limits.quota_time, 1.5);
+  EXPECT_EQ(config->tenants[0].limits.quota_units, 0.25);
   EXPECT_EQ(config->devices[0].context_bytes, 8 * kMiB);
   EXPECT_EQ(config->policy.fairness, "fifo");
   EXPECT_EQ(config->policy.placement, "");
@@ -55,7 +58,8 @@ TEST(Config, TheLeastShareIsAShare) {
   EXPECT_EQ(parse_config("least_share: 0.05\n", "quern.yaml")->least_share, 50U);
   for (const char* wrong : {"0.5", "-0.1", "nan", "1%", ""})
     EXPECT_THAT(mistakes(std::string("pool: 1\nleast_share: '") + wrong + "'\n"),
-                HasSubstr("quern.yaml:2: error: least_share '")) << wrong;
+                HasSubstr("quern.yaml:2: error: least_share '"))
+        << wrong;
 }
 
 TEST(Config, APolicyMayBeAPreset) {
@@ -120,6 +124,11 @@ TEST(Config, ChecksTenants) {
   EXPECT_THAT(limits("{memory: 4GB}"), HasSubstr("tenant a: limits: memory '4GB'"));
   EXPECT_THAT(limits("{memory: 0}"), HasSubstr("memory is 0; leave it out for no limit"));
   EXPECT_THAT(limits("{priority: 10}"), HasSubstr("priority: '10' is no whole number from 0 to 9"));
+  EXPECT_THAT(limits("{quota: {time: -1}}"), HasSubstr("tenant a: limits: quota: time '-1' is no share from 0 to"));
+  EXPECT_THAT(limits("{quota: {units: 1.5}}"),
+              HasSubstr("quota: units '1.5' is no share from 0 to 1; write one as 0.5"));
+  EXPECT_THAT(limits("{quota: {unit: 1}}"), HasSubstr("limits: quota: 'unit' is no key; did you mean 'units'?"));
+  EXPECT_THAT(limits("{quota: 1}"), HasSubstr("write keys and values"));
   EXPECT_THAT(limits("7"), HasSubstr("write keys and values"));
 }
 

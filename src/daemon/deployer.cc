@@ -144,6 +144,7 @@ Result<DeployedRef> Deployer::rollback(const std::string& tenant, std::string_vi
     }
     if (target == versions.front())
       return conflict(fmt::format("function {}: version {} is the current one", name, short_version(target->version)));
+    QUERN_TRY(check_quota(tenant, name, target->settings()));
     QUERN_TRY(state_.with([&](auto& state) -> Status {
       QUERN_TRY(state->make_current(tenant, name, target->version));
       return state->add_history(tenant, name, {os::wall_time(), "rolled back", target->version});
@@ -171,6 +172,7 @@ Result<DeployedRef> Deployer::set(const std::string& tenant, std::string_view na
     for (const DeployedRef& one : registry_.versions(tenant, name)) {
       QUERN_TRY(Settings settings, with_overrides(one->manifest.settings, overrides));
       changed.emplace_back(one, settings);
+      if (one == current) QUERN_TRY(check_quota(tenant, name, settings));
     }
     QUERN_TRY(state_.with([&](auto& state) -> Status {
       for (const auto& [path, value] : changes) {
@@ -229,6 +231,7 @@ Result<Deployed> Deployer::deploy_now(const Job& job) {
           "settings: {} by 'quern set' stay, whatever the manifest says; 'quern set {} PATH=' takes one back", list,
           job.name));
     }
+    QUERN_TRY(check_quota(job.tenant, job.name, function->settings()));
     const DeployedRef before = registry_.current(job.tenant, job.name);
     deployed.is_new = !before || before->version != function->version;
     if (!deployed.is_new) function->created_at = before->created_at;

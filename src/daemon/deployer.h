@@ -100,6 +100,8 @@ class Deployer {
                                                      const std::map<std::string, ConstantRecord>& constants,
                                                      std::vector<std::string>& warnings);
   Status check_fits(const DeployedFunction& function, std::vector<std::string>& warnings) const;
+  /// kDenied if with these settings its tenant's functions asked for more than the operator lets them.
+  Status check_quota(const std::string& tenant, std::string_view name, const Settings& settings) const;
   Status check_groups(const DeployedFunction& function, const Plan& plan) const;
   Result<Binary> binary_for(const DeviceRecord& device, const ProgramDecl& program, const Manifest& manifest,
                             const Files& files);

@@ -24,12 +24,12 @@ class DeployerTest : public testing::Test {
     os::remove_tree(folder_);
   }
 
-  void open() {
+  void open(const Config& config = {}) {
     deployer_.reset();
     auto state = State::open(folder_ + "/state");
     ASSERT_TRUE(state.ok()) << state.error().text;
     state_ = state->get();
-    deployer_ = std::make_unique<Deployer>(Config{}, folder_ + "/run", std::vector<const DeviceRecord*>{},
+    deployer_ = std::make_unique<Deployer>(config, folder_ + "/run", std::vector<const DeviceRecord*>{},
                                            std::move(state).value(), os::Event::create().value(), registry_, nullptr);
   }
 
@@ -52,6 +52,7 @@ class DeployerTest : public testing::Test {
     function->tenant = record.tenant;
     function->name = record.name;
     function->version = record.version;
+    function->live_settings = std::make_shared<LiveSettings>(function->manifest.settings);
     function->constants = {nullptr, std::make_shared<const Constant>(Constant{1, hash, constant.size()})};
     registry_.put(std::move(function));
     return hash;
@@ -122,6 +123,36 @@ TEST_F(DeployerTest, WhatIsPutIsNotCollectedBeforeItsRecord) {
     os::Thread two("two", [&] { put_and_drop("b"); });
   }
   EXPECT_FALSE(is_stored(sha256("tensor")));
+}
+
+TEST_F(DeployerTest, FunctionsAskForNoMoreThanTheOperatorLetsTheirTenant) {
+  Config config;
+  config.tenants.resize(1);
+  config.tenants[0].name = "a";
+  config.tenants[0].limits.quota_time = config.tenants[0].limits.quota_units = 0.5;
+  open(config);
+  add_function("one", "1");
+  add_function("two", "2");
+  const auto set = [&](const char* name, const char* time, const char* units) {
+    return deployer_->set("a", name, {{"quota.time.request", time}, {"quota.units", units}});
+  };
+  ASSERT_TRUE(set("one", "0.3", "0.5").ok());
+  const auto sum = set("two", "0.3", "0.5");
+  ASSERT_FALSE(sum.ok());
+  EXPECT_EQ(sum.error().code, ErrorCode::kDenied);
+  EXPECT_EQ(sum.error().text,
+            "function two: asks for 30 % of a device's time, and others of tenant a for 30 %; 50 % is what it may ask "
+            "for in all; lower quota.time.request, or that of others");
+  const auto units = set("two", "", "0.75");
+  ASSERT_FALSE(units.ok());
+  EXPECT_EQ(units.error().text,
+            "function two: asks for 75 % of a device's units, and a function of tenant a may have 50 %; lower "
+            "quota.units");
+  EXPECT_EQ(set("two", "0.1", "").error().code, ErrorCode::kDenied) << "that time of all units";
+  EXPECT_FALSE(registry_.current("a", "two")->settings().time_request) << "what is refused changes nothing";
+  EXPECT_TRUE(set("two", "0.2", "0.5").ok()) << "all there is";
+  EXPECT_TRUE(set("one", "", "").ok());
+  EXPECT_TRUE(set("two", "0.5", "0.5").ok()) << "what the other gave back";
 }
 
 TEST_F(DeployerTest, AVersionThatACallHoldsKeepsItsConstants) {
