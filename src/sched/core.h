@@ -144,6 +144,10 @@ class Scheduler::Impl {
 
   // stages.cc: how long stays what nobody needs.
   void on(const Keep& event);
+  /// It is brought to a device; false if none holds it.
+  bool bring_kept(FunctionId function);
+  /// A device came, or has more memory: those that none held may have a place now.
+  void bring_unplaced();
   /// The run is over: says how long what it needed may stay.
   void stay(Device& device, const RunRecord& run);
   /// It stays at least until then, and as long as someone keeps it.
@@ -235,6 +239,7 @@ class Scheduler::Impl {
   std::map<ObjectId, std::map<ExecutorId, DeviceId>> mapped_;              // who reads it in place
   std::map<ObjectId, std::set<std::pair<DeviceId, ExecutorId>>> holders_;  // where a passing one is, or was
   Keeps keeps_;
+  std::set<FunctionId> unplaced_keeps_;  // that no device held when they were to be brought
   /// Where something may leave when its time comes; device 0 is the host.
   using ExitPlace = std::pair<DeviceId, Ledger::Key>;
   std::set<std::pair<Time, ExitPlace>> exits_;

@@ -11,6 +11,7 @@ void Scheduler::Impl::on(const DeviceUp& event) {
   devices_.up(event.device, event.memory_bytes, round_up(event.context_bytes), event.in_place, event.units);
   tenants_.add_size(devices_.find(event.device)->usable_bytes());
   dispatch_.device_up(event.device, devices_.find(event.device)->units, event.classes);
+  bring_unplaced();
 }
 
 void Scheduler::Impl::on(const DeviceDown& event) {

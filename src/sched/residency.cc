@@ -35,6 +35,7 @@ void Scheduler::Impl::set_memory(Device& device, uint64_t memory_bytes) {
   devices_.set_memory(device, memory_bytes);
   tenants_.add_size(device.usable_bytes());
   if (!device.up) return;
+  bring_unplaced();
   make_room(device, std::nullopt);
   touched_.insert(device.id);
   // What was promised and cannot be kept is taken back, the newest first.

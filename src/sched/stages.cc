@@ -16,6 +16,7 @@ namespace {
 constexpr Duration kLongest = Duration::seconds(10LL * 365 * 86400);  // for ever, for a machine
 constexpr Duration kNoTimer = Duration::seconds(365LL * 86400);
 constexpr size_t kMostAheads = 64;
+constexpr size_t kMostUnplaced = 1024;
 
 Time after(Time now, Duration stay) { return now + std::min(stay, kLongest); }
 
@@ -37,19 +38,31 @@ void Scheduler::Impl::on(const Keep& event) {
   for_each_kept(*keeps_.find(event.function), [&](DeviceId where, Ledger& ledger, Ledger::Key key) {
     if (kept_until(where, key) > now_) stay(where, ledger, key, now_);
   });
+  unplaced_keeps_.erase(event.function);
+  if (bring_kept(event.function) || unplaced_keeps_.size() >= kMostUnplaced) return;
+  unplaced_keeps_.insert(event.function);
+}
+
+bool Scheduler::Impl::bring_kept(FunctionId function) {
+  const Keeps::Kept& kept = *keeps_.find(function);
   uint64_t bytes = 0;
-  for (const ObjectNeed& need : event.objects) bytes += round_up(need.bytes);
-  const auto homes = devices_.homes(event.function);
+  for (const ObjectNeed& need : kept.objects) bytes += round_up(need.bytes);
+  const auto homes = devices_.homes(function);
   const auto where = homes.empty() ? devices_.emptiest(bytes) : std::optional(homes.front());
-  if (!where) return;
+  if (!where) return false;
   Device& device = *devices_.find(*where);
-  std::erase_if(device.aheads, [&](const Ahead& ahead) { return ahead.function == event.function; });
+  std::erase_if(device.aheads, [&](const Ahead& ahead) { return ahead.function == function; });
   if (device.aheads.size() >= kMostAheads) device.aheads.pop_front();
-  device.aheads.push_back({.function = event.function,
-                           .group = group_of(event.function, event.domain),
-                           .objects = event.objects,
-                           .stage = event.stage});
+  device.aheads.push_back({.function = function,
+                           .group = group_of(function, kept.domain),
+                           .objects = kept.objects,
+                           .stage = kept.highest(now_)});
   touched_.insert(device.id);
+  return true;
+}
+
+void Scheduler::Impl::bring_unplaced() {
+  std::erase_if(unplaced_keeps_, [&](FunctionId function) { return !keeps_.find(function) || bring_kept(function); });
 }
 
 // Several functions may have the same object or context, and each of them may be kept.
