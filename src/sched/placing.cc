@@ -158,9 +158,13 @@ void Scheduler::Impl::place_arrived(const Group& group, LevelNo level) {
 // wait for ever.
 void Scheduler::Impl::place_beside(Device& device) {
   if (device.is_idle()) return;
+  std::optional<uint8_t> drains = drains_for(device);
   for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
-    if (const auto drains = drains_for(device); drains && *drains <= priority_of(*level)) return;
+    if (drains && *drains <= priority_of(*level)) return;
+    const size_t before = runs_.size();
     if (!place_beside(device, *level)) return;
+    // Whoever was behind those that went may be one that runs again.
+    if (runs_.size() != before) drains = drains_for(device);
   }
 }
 
