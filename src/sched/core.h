@@ -96,9 +96,6 @@ class Scheduler::Impl {
   /// Something it needed could not be brought: its request runs again. Where the device had too little room, that is
   /// not held against it.
   void come_back(RunRecord& run);
-  /// It could not give what it should have had: for a while it is taken for smaller.
-  void could_not_give(Device& device, uint64_t bytes);
-  void believe_again();
   uint64_t round_up(uint64_t bytes) const;
   Ledger::Use use_of(FunctionId function, int64_t reload_ns) { return {function, reload_ns, next_use_++, now_}; }
   /// What a load of it costs, with the way from disk if it is not on the host.
@@ -122,6 +119,23 @@ class Scheduler::Impl {
   bool begin_load(Device& device, Executor& executor, const ObjectNeed& need);
   /// Whether the request could be put beside what runs there.
   bool fits_beside(const Device& device, const Request& request) const;
+
+  // claims.cc: what becomes of a device that has less room than it should have, as executors say.
+  /// It did not give an executor of this domain so many bytes, as that says.
+  void could_not_give(Device& device, DomainId domain, uint64_t bytes);
+  /// An executor of the domain got so many bytes.
+  void could_give(Device& device, DomainId domain, uint64_t bytes);
+  /// For a while it is taken for smaller, by all.
+  void doubt(Device& device);
+  /// Of what may leave and `is_chosen`, so many bytes do, if there are. Contexts do not. True if anything does.
+  template <class F>
+  bool give_up(Device& device, uint64_t bytes, F&& is_chosen);
+  /// The device is not for its domain now: that said it had no room.
+  bool is_out(const Device& device, const Request& request) const;
+  /// The same of one whose turn it is: its tenant waits for itself.
+  bool passes_by(const Device& device, const Request& request);
+  void arm_doubt(Device& device);
+  void believe_again();
 
   // host.cc: the memory of the host, and what is read from disk.
   void on(const HostUp& event);
@@ -195,14 +209,20 @@ class Scheduler::Impl {
   bool place_beside(Device& device, LevelNo level);
   void assign(Request& request, Device& device, const Request& first);
   Request* choose_for(const Device& device, Request& first);
+  /// Which idle one; nothing: it waits.
+  std::optional<DeviceId> choose_device(const Request& request);
+  /// Whose turn it is at this level of those that the device is for; null: nobody.
+  Request* first_for(const Device& device, LevelNo level);
   /// Where it has to run; nothing: anywhere.
   std::optional<DeviceId> home_of(const Request& request) const;
   /// Its priority; 0 if it waited for too long to run again.
   uint8_t urgency_of(const Request& request) const;
   /// The priority at which nobody begins on a busy device, nor less urgent: one waits for it to be idle.
-  std::optional<uint8_t> drains_for(const Device& device) const;
-  /// Who is next for an idle device; and which one, if it can be no other.
-  std::pair<Request*, std::optional<DeviceId>> next_for_idle();
+  std::optional<uint8_t> drains_for(const Device& device);
+  /// Who is next for an idle device; and which one, if that is settled.
+  using Next = std::pair<Request*, std::optional<DeviceId>>;
+  Next next_for_idle();
+  Next next_for_idle(LevelNo level);
 
   // scheduler.cc
   void expire();
@@ -243,7 +263,7 @@ class Scheduler::Impl {
   /// Where something may leave when its time comes; device 0 is the host.
   using ExitPlace = std::pair<DeviceId, Ledger::Key>;
   std::set<std::pair<Time, ExitPlace>> exits_;
-  std::set<std::pair<Time, DeviceId>> doubts_;  // devices that are taken for smaller, until then
+  std::set<std::pair<Time, DeviceId>> doubts_;  // devices that are taken for smaller, or by some, until then
   DeviceId last_ahead_ = {0};
   std::set<DeviceId> touched_;        // in this step: looked at after what is due was ended
   std::optional<RequestId> arrived_;  // in this step: it came to wait

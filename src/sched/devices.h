@@ -43,12 +43,22 @@ struct Ahead {
   uint32_t fetches = 0;       ///< of the next object, that were begun for it
 };
 
+/// That a device had less room than it should have had, as executors of one domain say.
+struct Claim {
+  Time until;           ///< how long it counts
+  uint64_t bytes = 0;   ///< that it did not give, the last time
+  uint32_t in_row = 0;  ///< how often it was said since it gave as much
+  bool is_out = false;  ///< the domain is not served by the device meanwhile
+};
+
 struct Device {
   DeviceId id;
   uint64_t memory_bytes = 0, context_bytes = 0;
   /// The memory it is said to have; less is believed for a while after it could not give that.
   uint64_t told_bytes = 0;
   Time believed_at = Time::never();  ///< when it is believed again
+  std::map<DomainId, Claim> claims;
+  Time doubt_ends = Time::never();  ///< when the first of these is over
   bool up = false, in_place = false;
   uint32_t units = 1;
   Ledger ledger;

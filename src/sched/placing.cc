@@ -67,7 +67,7 @@ void Scheduler::Impl::place_on_idle() {
                   "placement " + config_.policy.placement + ": leaves an idle device idle");
       for (Request* other : tenants_.first_few(largest, kMostAsked)) {
         if (home_of(*other)) continue;
-        device = placement_->choose(devices_, *other);
+        device = choose_device(*other);
         if (!device) continue;
         first = other;
         break;
@@ -77,6 +77,24 @@ void Scheduler::Impl::place_on_idle() {
     Device& on = *devices_.find(*device);
     assign(*choose_for(on, *first), on, *first);
   }
+}
+
+std::optional<DeviceId> Scheduler::Impl::choose_device(const Request& request) {
+  const auto device = placement_->choose(devices_, request);
+  if (!device || !is_out(*devices_.find(*device), request)) return device;
+  if (placement_->is_work_conserving())
+    for (const DeviceId id : devices_.idle().first_few(request.bytes, kMostAsked))
+      if (!is_out(*devices_.find(id), request)) return id;
+  (void)passes_by(*devices_.find(*device), request);
+  return std::nullopt;
+}
+
+Request* Scheduler::Impl::first_for(const Device& device, LevelNo level) {
+  Request* first = tenants_.first(device.usable_bytes(), level);
+  if (!first || !passes_by(device, *first)) return first;
+  for (Request* other : tenants_.few_of_each(device.usable_bytes(), level))
+    if (!passes_by(device, *other)) return other;
+  return nullptr;
 }
 
 // One that lost so much memory that this does not fit is no home to it.
@@ -92,28 +110,42 @@ uint8_t Scheduler::Impl::urgency_of(const Request& request) const {
   return is_owed ? 0 : priority_of(request.level);
 }
 
-// Who has a device of its own waits for that one, and in nobody's way. Of those as urgent as each other, who runs again
-// goes first: the others can go beside each other, and might leave it no idle device.
-std::pair<Request*, std::optional<DeviceId>> Scheduler::Impl::next_for_idle() {
+// Who has a device of its own waits for that one, and in nobody's way. Where a device is not for who is first, it may
+// be for others, also of the same tenant.
+Scheduler::Impl::Next Scheduler::Impl::next_for_idle(LevelNo level) {
   const uint64_t largest = devices_.idle().largest();
-  std::pair<Request*, std::optional<DeviceId>> next;
+  Request* first = tenants_.first(largest, level);
+  if (!first) return {};
+  if (const auto home = home_of(*first)) {
+    const bool is_free = devices_.is_idle(*home, first->bytes) && !passes_by(*devices_.find(*home), *first);
+    return is_free ? Next{first, home} : Next{};
+  }
+  if (doubts_.empty()) return {first, std::nullopt};
+  if (const auto device = choose_device(*first)) return {first, device};
+  for (Request* other : tenants_.few_of_each(largest, level))
+    if (const auto device = choose_device(*other)) return {other, device};
+  return placement_->is_work_conserving() ? Next{} : Next{first, std::nullopt};
+}
+
+// Of those as urgent as each other, who runs again goes first: the others can go beside each other, and might leave it
+// no idle device.
+Scheduler::Impl::Next Scheduler::Impl::next_for_idle() {
+  Next next;
   const auto order = [&](const Request& request) { return std::pair(urgency_of(request), request.attempt == 1); };
   for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
-    Request* first = tenants_.first(largest, *level);
-    if (!first || (next.first && order(*first) >= order(*next.first))) continue;
-    const auto home = home_of(*first);
-    if (home && !devices_.is_idle(*home, first->bytes)) continue;
-    next = {first, home};
+    const Next one = next_for_idle(*level);
+    if (!one.first || (next.first && order(*one.first) >= order(*next.first))) continue;
+    next = one;
     if (tenants_.again() == 0) break;
   }
   return next;
 }
 
-std::optional<uint8_t> Scheduler::Impl::drains_for(const Device& device) const {
+std::optional<uint8_t> Scheduler::Impl::drains_for(const Device& device) {
   if (tenants_.again() == 0) return std::nullopt;
   std::optional<uint8_t> most_urgent;
   for (auto level = tenants_.next_level(0); level; level = tenants_.next_level(static_cast<LevelNo>(*level + 1))) {
-    const Request* first = tenants_.first(device.usable_bytes(), *level);
+    const Request* first = first_for(device, *level);
     if (!first || first->attempt == 1) continue;
     if (const auto home = home_of(*first); home && *home != device.id) continue;
     // That does not come while the device serves more urgent ones.
@@ -126,7 +158,7 @@ std::optional<uint8_t> Scheduler::Impl::drains_for(const Device& device) const {
 
 Request* Scheduler::Impl::choose_for(const Device& device, Request& first) {
   Request* instead = fairness_->instead(tenants_, devices_, device, first, config_);
-  return instead ? instead : &first;
+  return instead && !is_out(device, *instead) ? instead : &first;
 }
 
 // A request came and no device is idle: it may go beside others of its group, or come to a device of other levels.
@@ -171,7 +203,7 @@ void Scheduler::Impl::place_beside(Device& device) {
 bool Scheduler::Impl::place_beside(Device& device, LevelNo level) {
   for (;;) {
     const bool is_served = device.serving.contains(level);
-    Request* first = tenants_.first(device.usable_bytes(), level);
+    Request* first = first_for(device, level);
     if (!first) return true;
     if (const auto home = home_of(*first); home && *home != device.id) return true;
     Request& request = *choose_for(device, *first);

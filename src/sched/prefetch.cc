@@ -38,6 +38,7 @@ void Scheduler::Impl::prefetch(Device& device) {
   if (device.ahead) return;
   for (Request* request : tenants_.first_few(device.usable_bytes(), kMostAhead)) {
     if (request->ahead_on || request->attempt > 1 || devices_.has_all(device, *request)) continue;
+    if (is_out(device, *request)) continue;
     request->ahead_on = device.id;
     device.ahead_of = request->submit.request;
     device.ahead =

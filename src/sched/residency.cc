@@ -50,25 +50,6 @@ void Scheduler::Impl::set_memory(Device& device, uint64_t memory_bytes) {
   }
 }
 
-void Scheduler::Impl::could_not_give(Device& device, uint64_t bytes) {
-  if (device.believed_at != Time::never()) doubts_.erase({device.believed_at, device.id});
-  device.believed_at = now_ + config_.room_back;
-  doubts_.insert({device.believed_at, device.id});
-  // What is held was given; the next byte was not. Never so small that nothing is asked of it again.
-  const uint64_t held = device.ledger.held_bytes();
-  const uint64_t given = std::max(held - std::min(held, bytes), device.context_bytes);
-  set_memory(device, std::min(device.memory_bytes, given));
-}
-
-void Scheduler::Impl::believe_again() {
-  while (!doubts_.empty() && doubts_.begin()->first <= now_) {
-    Device& device = *devices_.find(doubts_.begin()->second);
-    doubts_.erase(doubts_.begin());
-    device.believed_at = Time::never();
-    set_memory(device, device.told_bytes);
-  }
-}
-
 void Scheduler::Impl::on(const Loaded& event) {
   Executor* executor = devices_.find(event.executor);
   if (!executor) return;
@@ -86,6 +67,7 @@ void Scheduler::Impl::on(const Loaded& event) {
     // Loads of a device come one after another: this one had it since the one before.
     prices_.loaded(device.id, bytes, now_ - std::max(item->since, device.last_loaded));
     device.last_loaded = now_;
+    could_give(device, executor->group.domain, bytes);
     if (std::exchange(item->from_host, false)) unpin_on_host(event.object);
     device.ledger.loaded(key, now_);
     if (!device.in_place)
@@ -103,7 +85,7 @@ void Scheduler::Impl::on(const Loaded& event) {
     without.push_back(id);
   }
   gone(device, key);
-  if (event.no_room) could_not_give(device, 0);
+  if (event.no_room) could_not_give(device, executor->group.domain, bytes);
   for (const RunId id : without) {
     RunRecord* run = find_run(id);  // it may have been taken back meanwhile
     if (run && !run->sent) come_back(*run);

@@ -289,6 +289,34 @@ std::vector<Request*> Tenants::first_few(uint64_t bytes, size_t most) const {
   return requests;
 }
 
+std::vector<Request*> Tenants::few_of_each(uint64_t bytes, LevelNo number) const {
+  constexpr size_t kMostTenants = 16, kMostOfOne = 4;
+  std::vector<Request*> requests;
+  const auto level = levels_.find(number);
+  if (level == levels_.end()) return requests;
+  Order few;
+  for (const auto& [size, order] : level->second.order) {
+    if (size > bytes) break;
+    size_t taken = 0;
+    for (auto it = order.begin(); it != order.end() && taken < kMostTenants; ++it, ++taken) few.insert(*it);
+  }
+  std::set<TenantId> seen;
+  for (const auto& [rank, id] : few) {
+    if (!seen.insert(id).second) continue;
+    const Flow& flow = tenants_.at(id).flows.at(number);
+    Flow::Line oldest;
+    for (const auto& [size, listed] : flow.ranks) {
+      if (size > bytes) break;
+      const Flow::Line& line = flow.lines.at(size);
+      size_t taken = 0;
+      for (auto it = line.begin(); it != line.end() && taken < kMostOfOne; ++it, ++taken)
+        if (is_below_limits(tenants_.at(id), it->second->bytes)) oldest.insert(*it);
+    }
+    for (const auto& [arrival, request] : oldest) requests.push_back(request);
+  }
+  return requests;
+}
+
 Request* Tenants::first_at_home(DeviceId device, uint64_t bytes) const {
   const auto home = at_home_.find(device);
   if (home == at_home_.end()) return nullptr;
@@ -313,13 +341,36 @@ void Tenants::give_home(Tenant& tenant, DeviceId device) {
   if (!only.ranks.empty()) at_home_[device].insert({only.ranks.front().second, tenant.id});
 }
 
+bool Tenants::is_aside(TenantId id) const { return !aside_.empty() && tenants_.at(id).aside_until > Time{0}; }
+
+void Tenants::set_aside(TenantId id, Time until) {
+  Tenant& tenant = get(id);
+  if (tenant.aside_until >= until) return;
+  aside_.erase({tenant.aside_until, id});
+  tenant.aside_until = until;
+  aside_.insert({until, id});
+}
+
+void Tenants::come_back(Time now) {
+  while (!aside_.empty() && aside_.begin()->first <= now) {
+    Tenant& tenant = tenants_.at(aside_.begin()->second);
+    aside_.erase(aside_.begin());
+    tenant.aside_until = {0};
+    for (auto& [number, flow] : tenant.flows) flow.vtime = std::max(flow.vtime, level(number).clock);
+    relist(tenant);
+  }
+}
+
 void Tenants::took(const Request& request, const Request& first) {
   Flow& flow = get(request.submit.tenant).flows.at(request.level);
   flow.bypassed = request.arrival == oldest_of(flow) ? 0 : flow.bypassed + 1;
   // The turns of those who wait for a large device do not count against the others, nor the other way round.
   Level& level = this->level(request.level);
-  const Order* order = order_of_all(level);
-  const TenantId lowest = order ? order->begin()->second : first.submit.tenant;
+  TenantId lowest = first.submit.tenant;
+  if (const Order* order = order_of_all(level)) {
+    const auto it = std::find_if(order->begin(), order->end(), [&](const auto& one) { return !is_aside(one.second); });
+    if (it != order->end()) lowest = it->second;
+  }
   level.clock = std::max(level.clock, tenants_.at(lowest).flows.at(request.level).vtime);
 }
 
@@ -349,7 +400,8 @@ std::vector<Scheduler::Standing> Tenants::standings() const {
     for (const auto& [number, flow] : tenant.flows) {
       const auto level = levels_.find(number);
       const int64_t clock = level == levels_.end() ? first_lowest_ : level->second.clock;
-      one.flows.push_back({number, flow.ranks.empty() ? std::max(flow.vtime, clock) : flow.vtime, flow.is_next});
+      const bool is_next = flow.is_next && !is_aside(id);
+      one.flows.push_back({number, flow.ranks.empty() ? std::max(flow.vtime, clock) : flow.vtime, is_next});
       one.vtime = std::max(one.vtime, one.flows.back().vtime);
     }
     standings.push_back(one);
@@ -362,8 +414,12 @@ int64_t Tenants::lag() const {
   for (const auto& [number, level] : levels_) {
     const Order* order = order_of_all(level);
     if (!order) continue;
-    most = std::max(most, tenants_.at(order->rbegin()->second).flows.at(number).vtime -
-                              tenants_.at(order->begin()->second).flows.at(number).vtime);
+    const auto waits = [&](const auto& one) { return !is_aside(one.second); };
+    const auto last = std::find_if(order->begin(), order->end(), waits);
+    if (last == order->end()) continue;
+    const auto first = std::find_if(order->rbegin(), order->rend(), waits);
+    most = std::max(
+        most, tenants_.at(first->second).flows.at(number).vtime - tenants_.at(last->second).flows.at(number).vtime);
   }
   return most;
 }

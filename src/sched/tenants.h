@@ -35,6 +35,7 @@ struct Tenant {
   int64_t queued_ns = 0;          ///< device time that those waiting are expected to take
   std::map<LevelNo, Flow> flows;  ///< by level
   std::optional<DeviceId> home;   ///< for policies that give a tenant one
+  Time aside_until = {0};         ///< it waits for itself
 };
 
 /// The tenants and their requests that wait: whose turn is it, and for what?
@@ -86,12 +87,17 @@ class Tenants {
   std::optional<LevelNo> next_level(LevelNo from) const;
   /// As `first`, and those after it, `most` at the most.
   std::vector<Request*> first_few(uint64_t bytes, size_t most) const;
+  /// At one level, of those whose turn it is next, and of each not only the oldest: some tenants, some of each.
+  std::vector<Request*> few_of_each(uint64_t bytes, LevelNo level) const;
   /// The first of those at home on a device; null: nobody.
   Request* first_at_home(DeviceId device, uint64_t bytes) const;
   /// Whether this request may get a slot now, whoever's turn it is: its tenant is below its limits, and did not let its
   /// oldest wait too often.
   bool may_go(const Request& request) const;
   void give_home(Tenant& tenant, DeviceId device);
+  /// It waits for itself until then: that earns it nothing, and it is not what the others are measured by.
+  void set_aside(TenantId tenant, Time until);
+  void come_back(Time now);
   /// This one is about to get a slot; `first` was first in line for the device.
   void took(const Request& request, const Request& first);
 
@@ -126,6 +132,7 @@ class Tenants {
   void relist(Tenant& tenant, LevelNo level, Flow& flow);
   void charge(Flow& flow, int64_t vtime);
   const Order* order_of_all(const Level& level) const;
+  bool is_aside(TenantId tenant) const;
 
   const Fairness& fairness_;
   std::map<uint64_t, uint32_t> sizes_;  // and how many devices have it
@@ -133,6 +140,7 @@ class Tenants {
   std::map<LevelNo, Level> levels_;
   std::map<DeviceId, Order> at_home_;  // level 0 only: policies that give homes have no other
   std::map<FunctionId, Flow::Line> functions_;
+  std::set<std::pair<Time, TenantId>> aside_;
   uint64_t size_ = 0, again_ = 0;
   uint64_t weights_waiting_ = 0;  // of tenants with a request that waits
   int64_t first_lowest_ = 0, first_highest_ = 0;

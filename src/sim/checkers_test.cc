@@ -48,8 +48,7 @@ TYPED_TEST(EveryChecker, IsQuietWithAHost) {
     Submit large = call(r2, {{o1, kGiB}});
     large.memory_bytes = 2 * kGiB;
     watched.step(large).step(Finished{.run = run2, .failed = true, .no_room = true});
-    for (int i = 0; i < 6; ++i) watched.step(Tick{});
-    watched.step(Finished{.run = RunId{3}, .device_time = Duration::millis(5)});
+    watched.wait(6).step(Finished{.run = RunId{3}, .device_time = Duration::millis(5)});
     watched.step(keep_hot(watched.now)).step(FunctionGone{FunctionId{7}});
     EXPECT_EQ(watched.why(), "") << device.in_place;
   }

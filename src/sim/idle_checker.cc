@@ -25,8 +25,9 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
     sched::RequestId request;
   };
   struct Waiting {
-    std::map<std::optional<sched::DeviceId>, Least> least;  // by the device they wait for
-    uint64_t most = 0;                                      // bytes
+    // By the device they wait for, and their domain: a device may not be for one that said it has no room.
+    std::map<std::pair<std::optional<sched::DeviceId>, sched::DomainId>, Least> least;
+    uint64_t most = 0;  // bytes
   };
   std::map<sched::TenantId, Waiting> waiting;
   std::set<sched::DomainId> placed;
@@ -43,7 +44,7 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
     // elsewhere.
     const bool has_home = home != homes.end() && (bytes <= home->second.second || at_home.contains(home->first));
     if (has_home) at_home.insert(home->first);
-    Least& least = those.least[has_home ? std::optional(home->second.first) : std::nullopt];
+    Least& least = those.least[{has_home ? std::optional(home->second.first) : std::nullopt, request.submit->domain}];
     if (bytes < least.bytes) least = {bytes, id};
     those.most = std::max(those.most, bytes);
   }
@@ -64,7 +65,7 @@ void IdleChecker::on_step(Time now, const sched::Event& event, std::span<const s
     const uint64_t memory = std::min(device.memory_bytes, books->memory_bytes);
     for (const auto& [tenant, those] : waiting)
       for (const auto& [where, least] : those.least)
-        if (!where || *where == id)
+        if ((!where.first || *where.first == id) && !device.is_claimed(where.second, now, config_.room_back))
           expect(least.bytes + device.context_bytes > memory, now,
                  "r{} of t{} waits for {} bytes, and d{} with {} and a context of {} idles", least.request.value,
                  tenant.value, least.bytes, id.value, memory, device.context_bytes);

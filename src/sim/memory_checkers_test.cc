@@ -128,7 +128,13 @@ TEST(LedgerChecker, SeesADeviceThatIsNeverBelievedAgain) {
   Config config;
   config.room_back = Duration::millis(5);
   Watched<LedgerChecker> watched(config);
-  watched.step(up(d1)).step(call(r1)).step(ExecutorUp{e1}).step(Finished{.run = run1, .failed = true, .no_room = true});
+  Submit other = call(r2);
+  other.tenant = t2;
+  other.domain = DomainId{2};
+  watched.step(up(d1)).step(call(r1)).step(other).step(ExecutorUp{e1});
+  watched.step(Finished{.run = run1, .failed = true, .no_room = true});
+  EXPECT_EQ(watched.books().memory_bytes, 8 * kGiB) << "one domain alone is not believed";
+  watched.step(ExecutorUp{e2}).step(Finished{.run = run2, .failed = true, .no_room = true});
   EXPECT_EQ(watched.why(), "");
   const auto books = watched.books();
   EXPECT_LT(books.memory_bytes, 8 * kGiB);

@@ -84,6 +84,25 @@ void Shadow::carry_out(Time now, const sched::Action& action) {
   std::visit([&](const auto& what) { on(now, what); }, action);
 }
 
+bool Shadow::Device::is_doubted(Time now, Duration room_back) const {
+  return std::any_of(agreed.begin(), agreed.end(),
+                     [&](const auto& one) { return one.second < room_back && now < one.first + room_back; });
+}
+
+bool Shadow::Device::is_claimed(sched::DomainId domain, Time now, Duration room_back) const {
+  const Time* claimed = look_up(claims, domain);
+  return claimed && now < *claimed + room_back;
+}
+
+void Shadow::claim(Time now, Device& device, sched::DomainId domain) {
+  device.claims[domain] = now;
+  for (const auto& [other, at] : device.claims) {
+    if (other == domain) continue;
+    while (!device.agreed.empty() && device.agreed.back().second >= now - at) device.agreed.pop_back();
+    device.agreed.emplace_back(now, now - at);
+  }
+}
+
 void Shadow::on(Time, const sched::DeviceUp& event) {
   Device& device = devices_[event.device];
   touched_.insert(event.device);
@@ -94,7 +113,8 @@ void Shadow::on(Time, const sched::DeviceUp& event) {
             .in_place = event.in_place,
             .classes = event.classes,
             .units = std::max(1U, event.units),
-            .no_room = device.no_room};
+            .claims = device.claims,
+            .agreed = device.agreed};
 }
 
 void Shadow::on(Time, const sched::HostUp& event) {
@@ -194,7 +214,7 @@ void Shadow::on(Time now, const sched::Loaded& event) {
   if (object == objects_.end() || object->second.state != State::kLoading) return;
   const Executor& executor = executors_.at(event.executor);
   touched_.insert(executor.device);
-  if (event.no_room) devices_[executor.device].no_room = now;
+  if (event.no_room) claim(now, devices_[executor.device], executor.domain);
   if (event.failed) {
     for (auto& [id, run] : runs_) {
       if (run.executor != event.executor || !needs(*run.submit, event.object)) continue;
@@ -285,9 +305,9 @@ void Shadow::on(Time now, const sched::Finished& event) {
   const auto found = runs_.find(event.run);
   if (found == runs_.end()) return;
   Run& run = found->second;
-  if (event.failed && event.no_room) {
+  if (event.failed && event.no_room && run.submit->memory_bytes > 0) {
     run.is_doomed = run.no_room = true;
-    devices_[run.device].no_room = now;
+    claim(now, devices_[run.device], executors_.at(run.executor).domain);
     // A lane that could not grow has lost what it had.
     if (const auto lane = lanes_.find({run.executor, run.lane}); lane != lanes_.end()) remove(lane);
   }

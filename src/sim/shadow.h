@@ -28,13 +28,18 @@ class Shadow {
     uint64_t memory_bytes = 0, context_bytes = 0;
     bool is_up = false, in_place = false, classes = true;
     uint32_t units = 1;
-    uint64_t held_bytes = 0;      ///< contexts, objects, and the memory of lanes
-    uint64_t leaving_bytes = 0;   ///< of it: objects and lanes told to leave, and all that is in executors killed
-    uint32_t runs = 0;            ///< that were sent and have not ended
-    std::optional<Time> no_room;  ///< when it last had less memory free than it should have had
+    uint64_t held_bytes = 0;     ///< contexts, objects, and the memory of lanes
+    uint64_t leaving_bytes = 0;  ///< of it: objects and lanes told to leave, and all that is in executors killed
+    uint32_t runs = 0;           ///< that were sent and have not ended
+    /// When it last had less memory free than it should have had, as an executor of that domain said.
+    std::map<sched::DomainId, Time> claims;
+    /// When one said so, and how long after another; where a later one came sooner after another, that counts.
+    std::vector<std::pair<Time, Duration>> agreed;
 
-    /// For so long it may be taken for smaller than it is.
-    bool is_doubted(Time now, Duration room_back) const { return no_room && now < *no_room + room_back; }
+    /// Two domains said so: for so long it may be taken for smaller than it is.
+    bool is_doubted(Time now, Duration room_back) const;
+    /// The domain said so: for so long it may have to do without it.
+    bool is_claimed(sched::DomainId domain, Time now, Duration room_back) const;
   };
   struct Executor {
     sched::DeviceId device;
@@ -63,7 +68,7 @@ class Shadow {
     sched::DeviceId device;
     uint32_t lane = 0;
     sched::LevelNo level = 0;
-    uint32_t units = 0;    ///< of its device; 0: all
+    uint32_t units = 0;  ///< of its device; 0: all
     uint32_t attempt = 1;  ///< of those of its request that were sent
     Time started = Time::never();
     Time stopped = Time::never();
@@ -196,6 +201,8 @@ class Shadow {
   void on(Time now, const sched::WakeAt& action);
   void on(Time /*now*/, const sched::Prepare& /*action*/) {}
 
+  /// An executor of the domain found no room there.
+  void claim(Time now, Device& device, sched::DomainId domain);
   Run* find_in(sched::LauncherId lane);
   void end(std::map<sched::RunId, Run>::iterator run);
   void remove(std::map<ObjectKey, Object>::iterator object);

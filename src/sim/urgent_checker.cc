@@ -162,7 +162,8 @@ bool UrgentChecker::could_begin(Time now, const Shadow::Request& request, sched:
     if (prepared.times > 1 && there.contains(prepared.run)) return false;
   if (of_domain >= config_.all_lanes() || levels.size() >= config_.levels_in_flight + config_.spare_levels)
     return false;
-  if (device.is_doubted(now, config_.room_back)) return false;
+  if (device.is_doubted(now, config_.room_back) || device.is_claimed(request.submit->domain, now, config_.room_back))
+    return false;
   const auto books = core.books(id);
   if (!books) return false;
   // All that is there and pinned, or on its way out of a process, and a lane that may be larger than it needs.
