@@ -64,7 +64,7 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
                                .memory_bytes = device->caps.memory_bytes - std::min(device->caps.memory_bytes, blanks),
                                .context_bytes = device->config.context_bytes,
                                .in_place = device->in_place(),
-                               .units = std::max(1U, device->caps.units),
+                               .units = {std::max(1U, device->caps.units), device->caps.partitions},
                                .classes = device->caps.worker_classes});
   }
   return self;

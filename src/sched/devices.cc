@@ -67,13 +67,13 @@ uint32_t Executor::free_lane() const {
   return lane;
 }
 
-void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, uint32_t units) {
+void Devices::up(DeviceId id, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, Units units) {
   Device& device = devices_[id];
   device.id = id;
   device.memory_bytes = device.told_bytes = memory_bytes;
   device.context_bytes = context_bytes;
   device.in_place = in_place;
-  device.units = std::max(1U, units);
+  device.units = {std::max(1U, units.count), units.in_halves};
   device.ledger.set_policy(eviction_);
   device.ledger.set_memory(memory_bytes);
   device.up = true;

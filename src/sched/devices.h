@@ -60,7 +60,7 @@ struct Device {
   std::map<DomainId, Claim> claims;
   Time doubt_ends = Time::never();  ///< when the first of these is over
   bool up = false, in_place = false;
-  uint32_t units = 1;
+  Units units;
   Ledger ledger;
   Time last_loaded;                       ///< a load ended
   std::deque<Ahead> aheads;               ///< of functions to keep, the oldest first
@@ -112,7 +112,7 @@ class Devices {
         spare_levels_(config.spare_levels),
         eviction_(eviction) {}
 
-  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, uint32_t units);
+  void up(DeviceId device, uint64_t memory_bytes, uint64_t context_bytes, bool in_place, Units units);
   /// Its executors must have been dropped.
   void down(DeviceId device);
   void set_memory(Device& device, uint64_t memory_bytes);

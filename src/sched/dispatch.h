@@ -40,7 +40,7 @@ class Dispatch {
     Quota quota;
     Duration expected = {0};  ///< of the device, by its run; 0: nobody knows
   };
-  void device_up(DeviceId device, uint32_t units, bool classes) {
+  void device_up(DeviceId device, Units units, bool classes) {
     places_[device].units = units;
     places_[device].best_effort =
         classes ? std::min<uint32_t>(config_.best_effort, kLeastUrgent + 1) : kLeastUrgent + 1;
@@ -87,7 +87,7 @@ class Dispatch {
   /// How many units of its device a launcher of this quota uses.
   uint32_t units_of(DeviceId device, const Quota& quota) const;
   /// Which of them, if a run of the function began now: those that it has already, else those that the fewest others
-  /// have. A multiple of the largest power of two that is not above units_of: devices are divided so.
+  /// have. A multiple of the largest power of two that is not above units_of: where devices are divided, it is so.
   uint32_t first_unit_of(DeviceId device, FunctionId function, const Quota& quota) const;
   /// Functions whose quota is known.
   size_t quotas() const { return quotas_.size(); }
@@ -164,7 +164,7 @@ class Dispatch {
     Time shared_at = {0};                ///< when there was something to decide last
     Time due = Time::never();            ///< in dues_
     Time next_look = Time::never();      ///< while deciding: what becomes of `due`
-    uint32_t units = 1;
+    Units units;
     uint32_t best_effort = kLeastUrgent + 1;  ///< lanes of this priority and less urgent ones give way by themselves
     Time turn_began = Time::never();          ///< of those that have units: when that was last counted
     Time turn_ends = {0};                     ///< where they are short

@@ -32,7 +32,7 @@ uint8_t Dispatch::rank_of(uint8_t priority, bool is_below_request) {
 
 uint32_t Dispatch::units_of(DeviceId device, const Quota& quota) const {
   const auto place = places_.find(device);
-  return sched::units_of(quota, place == places_.end() ? 1 : place->second.units);
+  return sched::units_of(quota, place == places_.end() ? Units{} : place->second.units);
 }
 
 uint32_t Dispatch::first_unit_of(DeviceId device, FunctionId function, const Quota& quota) const {
@@ -51,7 +51,11 @@ uint32_t Dispatch::first_unit_of(DeviceId device, FunctionId function, const Quo
     for (uint32_t unit = one.first_unit; unit < one.first_unit + taken; unit += std::min(size, taken))
       if (unit / size < users.size()) ++users[unit / size];
   }
-  return size * static_cast<uint32_t>(std::min_element(users.begin(), users.end()) - users.begin());
+  // Where units are no power of two those at the end are in no large part: small ones begin there.
+  const bool has_rest = place.units.in_halves && !std::has_single_bit(place.units.count);
+  const auto from = has_rest ? std::min_element(users.rbegin(), users.rend()).base() - 1
+                             : std::min_element(users.begin(), users.end());
+  return size * static_cast<uint32_t>(from - users.begin());
 }
 
 void Dispatch::quota_set(FunctionId function, const Quota& quota, Time now) {

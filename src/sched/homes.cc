@@ -50,7 +50,7 @@ bool Homes::find_place(Home& home, uint64_t bytes, const Devices& devices) {
   using Score = std::tuple<bool, uint64_t, uint64_t, DeviceId>;
   std::optional<Score> best;
   for (const DeviceId id : devices.all_up(bytes)) {
-    const uint32_t units = devices.find(id)->units;
+    const Units units = devices.find(id)->units;
     const Rectangles& shares = shares_.try_emplace(id, units).first->second;
     const auto fit = shares.fit(home.quota.request, units_of(home.quota, units));
     if (!fit) continue;

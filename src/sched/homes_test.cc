@@ -36,6 +36,26 @@ struct Fixture {
 
 Quota share(uint32_t request, uint32_t units = 1000) { return {.request = request, .limit = 1000, .units = units}; }
 
+// What is counted is what runs: parts of 1, 2, 4, ... units, where a device has no others.
+TEST(Homes, CountTheUnitsThatAreUsed) {
+  const Quota most = share(600, 750), half = share(600, 500);
+  EXPECT_EQ(units_of(most, {4, false}), 3U);
+  EXPECT_EQ(units_of(most, {4, true}), 2U);
+  EXPECT_EQ(units_of(most, {6, true}), 4U);
+  EXPECT_EQ(units_of(share(0), {6, true}), 6U);
+  EXPECT_EQ(units_of(share(0, 10), {4, true}), 1U);
+  for (const bool in_halves : {false, true}) {
+    const auto eviction = make_eviction("cost");
+    Devices devices{Config{}, *eviction};
+    Homes homes;
+    devices.up(d1, 8 * kGiB, 0, false, {4, in_halves});
+    ASSERT_NE(homes.settle(FunctionId{1}, most, kGiB, devices, kNow), nullptr);
+    homes.hold(FunctionId{1});
+    EXPECT_EQ(homes.find(FunctionId{1})->at.height, in_halves ? 2U : 3U);
+    EXPECT_EQ(homes.settle(FunctionId{2}, half, kGiB, devices, kNow) != nullptr, in_halves) << "beside it";
+  }
+}
+
 TEST(Homes, OneDeviceIsFullBeforeTheNextIsUsed) {
   Fixture it;
   EXPECT_EQ(it.settle(1, share(600)), d1);

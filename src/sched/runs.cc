@@ -52,14 +52,15 @@ void Scheduler::Impl::on(const Finished& event) {
   if (!run || !run->sent) return;
   dispatch_.run_used(lane_of(run->executor, run->lane), event.device_time, now_);
   // What needs no memory of its own cannot have found too little.
-  const bool no_room = event.failed && event.no_room && (run->memory_bytes > 0 || !run->makes.empty());
+  uint64_t needed = round_up(run->memory_bytes);
+  for (const Made& made : run->makes) needed += round_up(made.bytes);
   settle_made(*run, !event.failed);
-  if (no_room) {
+  if (event.failed && event.no_room && needed > 0) {
     Device& device = *devices_.find(run->device);
     if (std::exchange(run->has_lane, false)) gone(device, {run->executor, Ledger::lane_id(run->lane)});
     run->broken = run->no_room = true;
     const RunId id = run->id;
-    could_not_give(device, devices_.find(run->executor)->group.domain, round_up(run->memory_bytes));
+    could_not_give(device, devices_.find(run->executor)->group.domain, needed);
     run = find_run(id);
   }
   if (event.failed && run->broken && run->stop == RunRecord::Stop::kNone && !QUERN_MUTANT(40)) return come_back(*run);

@@ -2,11 +2,14 @@
 #include "sched/types.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace quern::sched {
 
-uint32_t units_of(const Quota& quota, uint32_t units) {
-  return std::clamp(static_cast<uint32_t>(uint64_t{units} * quota.units / 1000), 1U, units);
+uint32_t units_of(const Quota& quota, Units units) {
+  const auto share = static_cast<uint32_t>(uint64_t{units.count} * quota.units / 1000);
+  const uint32_t most = std::clamp(share, 1U, units.count);
+  return units.in_halves && most < units.count ? std::bit_floor(most) : most;
 }
 
 ErrorCode error_code_of(End end) {

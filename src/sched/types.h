@@ -55,8 +55,16 @@ struct Quota {
   uint32_t request = 0, limit = 1000, units = 1000;
   bool operator==(const Quota&) const = default;
 };
-/// How many units of a device that has so many: as many as the share comes to, rounded down, and at least one.
-uint32_t units_of(const Quota& quota, uint32_t units);
+/// How many units a device has, and which parts of it there are.
+struct Units {
+  uint32_t count = 1;
+  bool in_halves = false;  ///< parts have 1, 2, 4, ... units and begin at a multiple of that; else as many as wanted
+
+  constexpr Units(uint32_t count = 1, bool in_halves = false) : count(count), in_halves(in_halves) {}
+  constexpr operator uint32_t() const { return count; }
+};
+/// How many units of such a device: those of the largest part that is not above the share, and at least one.
+uint32_t units_of(const Quota& quota, Units units);
 
 // Events: what happened.
 
@@ -65,7 +73,7 @@ struct DeviceUp {
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;  ///< what every executor on it costs
   bool in_place = false;  ///< objects are read where they lie on the host: they stay there as long as they are used
-  uint32_t units = 1;     ///< that it can be divided into; 1: it cannot
+  Units units = 1;        ///< that it can be divided into; 1: it cannot
   bool classes = true;  ///< its lanes can be made to give way by themselves: what Config::best_effort says holds there
 };
 /// The host tier: how many bytes of objects may be in memory at a time; the rest is on disk. If this never comes, all

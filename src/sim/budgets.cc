@@ -100,15 +100,20 @@ sched::Quota Budgets::quota_of(sched::FunctionId id) const {
   return found == functions_.end() ? sched::Quota{} : found->second.quota;
 }
 
-uint32_t Budgets::units_of(const sched::Quota& quota, uint32_t units) {
-  return std::clamp(static_cast<uint32_t>(uint64_t{units} * quota.units / 1000), 1U, units);
+uint32_t Budgets::units_of(const sched::Quota& quota, sched::Units units) {
+  uint32_t most = units.count;
+  while (most > 1 && uint64_t{most} * 1000 > uint64_t{units.count} * quota.units) --most;
+  if (most == units.count || !units.in_halves) return most;
+  uint32_t part = 1;
+  while (part * 2 <= most) part *= 2;
+  return part;
 }
 
-int64_t Budgets::share_ns(const sched::Quota& quota, uint32_t thousandths, uint32_t units) const {
+int64_t Budgets::share_ns(const sched::Quota& quota, uint32_t thousandths, sched::Units units) const {
   return static_cast<int64_t>(static_cast<__int128>(window_.ns) * units_of(quota, units) * thousandths / 1000);
 }
 
-Duration Budgets::share(sched::FunctionId function, uint32_t thousandths, uint32_t units) const {
+Duration Budgets::share(sched::FunctionId function, uint32_t thousandths, sched::Units units) const {
   return {share_ns(quota_of(function), thousandths, units)};
 }
 
@@ -121,7 +126,7 @@ void Budgets::pass_windows(const Function& function, Account& account, Time now)
   account = {window, 0, debt > 0 ? static_cast<int64_t>(debt) : 0, account.units};
 }
 
-Budgets::Account& Budgets::at(sched::FunctionId id, sched::DeviceId device, uint32_t units, Time now) {
+Budgets::Account& Budgets::at(sched::FunctionId id, sched::DeviceId device, sched::Units units, Time now) {
   Function& function = functions_[id];
   const auto [account, fresh] = function.accounts.try_emplace(device);
   if (fresh) account->second = {now.ns / window_.ns, 0, 0, units};
@@ -129,11 +134,11 @@ Budgets::Account& Budgets::at(sched::FunctionId id, sched::DeviceId device, uint
   return account->second;
 }
 
-void Budgets::charge(sched::FunctionId function, sched::DeviceId device, uint32_t units, Duration used, Time now) {
+void Budgets::charge(sched::FunctionId function, sched::DeviceId device, sched::Units units, Duration used, Time now) {
   at(function, device, units, now).used_ns += used.ns;
 }
 
-Duration Budgets::left(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now) {
+Duration Budgets::left(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now) {
   const Account& account = at(function, device, units, now);
   const sched::Quota quota = quota_of(function);
   return {share_ns(quota, quota.limit, units) - account.used_ns - account.debt_ns};
@@ -147,17 +152,17 @@ Duration Budgets::used(sched::FunctionId function, sched::DeviceId device, Time 
   return {account.used_ns};
 }
 
-bool Budgets::is_spent(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now) {
+bool Budgets::is_spent(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now) {
   return quota_of(function).limit < 1000 && left(function, device, units, now) < kLeastLeft;
 }
 
-bool Budgets::is_below_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now) {
+bool Budgets::is_below_request(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now) {
   const sched::Quota quota = quota_of(function);
   return !is_spent(function, device, units, now) &&
          at(function, device, units, now).used_ns < share_ns(quota, quota.request, units);
 }
 
-Duration Budgets::behind_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now) {
+Duration Budgets::behind_request(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now) {
   if (!is_below_request(function, device, units, now)) return {0};
   const sched::Quota quota = quota_of(function);
   const double passed = static_cast<double>(now.ns % window_.ns) / static_cast<double>(window_.ns);

@@ -30,34 +30,34 @@ class Budgets {
   /// Of a function whose launchers have one, as it is now.
   sched::Quota quota_of(sched::FunctionId function) const;
   /// What is left of its limit in this window; below 0: what it owes. `units`: of the device.
-  Duration left(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
+  Duration left(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now);
   /// What it used in this window.
   Duration used(sched::FunctionId function, sched::DeviceId device, Time now);
   /// What a window gives it of this; in thousandths.
-  Duration share(sched::FunctionId function, uint32_t thousandths, uint32_t units) const;
-  bool is_spent(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
-  bool is_below_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
+  Duration share(sched::FunctionId function, uint32_t thousandths, sched::Units units) const;
+  bool is_spent(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now);
+  bool is_below_request(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now);
   /// By how much of a window that is over so far, on each of its units; 0: it is not.
-  Duration behind_request(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
+  Duration behind_request(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now);
   Time next_window(Time now) const;
 
   /// How many of a device's units a launcher with such a quota uses.
-  static uint32_t units_of(const sched::Quota& quota, uint32_t units);
+  static uint32_t units_of(const sched::Quota& quota, sched::Units units);
 
  private:
   struct Account {
     int64_t window = 0, used_ns = 0, debt_ns = 0;
-    uint32_t units = 1;  ///< of the device
+    sched::Units units;  ///< of the device
   };
   struct Function {
     sched::Quota quota;
     std::map<sched::DeviceId, Account> accounts;
   };
   void set(sched::FunctionId function, const sched::Quota& quota, Time now);
-  void charge(sched::FunctionId function, sched::DeviceId device, uint32_t units, Duration used, Time now);
-  Account& at(sched::FunctionId function, sched::DeviceId device, uint32_t units, Time now);
+  void charge(sched::FunctionId function, sched::DeviceId device, sched::Units units, Duration used, Time now);
+  Account& at(sched::FunctionId function, sched::DeviceId device, sched::Units units, Time now);
   void pass_windows(const Function& function, Account& account, Time now) const;
-  int64_t share_ns(const sched::Quota& quota, uint32_t thousandths, uint32_t units) const;
+  int64_t share_ns(const sched::Quota& quota, uint32_t thousandths, sched::Units units) const;
 
   const Duration window_;
   const bool has_levels_;

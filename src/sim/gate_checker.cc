@@ -159,7 +159,7 @@ GateChecker::Launcher GateChecker::look_at(Time now, sched::LauncherId id, const
 }
 
 void GateChecker::look_at_quota(Time now, sched::FunctionId function, sched::DeviceId device, Launcher& launcher) {
-  const uint32_t units = shadow_.find(device)->units;
+  const sched::Units units = shadow_.find(device)->units;
   launcher.is_spent = budgets_.is_spent(function, device, units, now);
   if (budgets_.is_below_request(function, device, units, now)) --launcher.rank;
   // What it may have of the time is as it is now; its units are as they were.

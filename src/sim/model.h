@@ -30,6 +30,7 @@ struct DeviceModel {
   std::string name = "device";
   uint32_t count = 1;
   uint32_t units = 1;
+  bool in_halves = false;  ///< parts of it have 1, 2, 4, ... units, as those of OpenCL devices do
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t context_bytes = 0;
   uint64_t copy_bytes_per_second = uint64_t{10} << 30;  ///< of loads; one after another on a device

@@ -28,11 +28,12 @@ DeviceModel read_device(ModelReader& reader, const YamlNode& node, std::set<std:
   if (!reader.is_map(node, what)) return device;
   device.name = reader.name(node, what, names);
   reader.refuse_unknown(
-      node, what,
-      {"name", "count", "units", "memory", "context_memory", "copy_bandwidth", "context", "framework", "load_latency",
-       "launch", "answer", "speed", "in_place", "classes", "sharing", "time_slice", "interference", "gate", "drift"});
+      node, what, {"name",    "count",     "units",        "in_halves",    "memory", "context_memory", "copy_bandwidth",
+                   "context", "framework", "load_latency", "launch",       "answer", "speed",          "in_place",
+                   "classes", "sharing",   "time_slice",   "interference", "gate",   "drift"});
   reader.whole(node, what, "count", device.count, 1, kMostDevices);
   reader.whole(node, what, "units", device.units, 1, kMostUnits);
+  reader.flag(node, what, "in_halves", device.in_halves);
   reader.bytes(node, what, "memory", device.memory_bytes, 1);
   reader.bytes(node, what, "context_memory", device.context_bytes);
   reader.bandwidth(node, what, "copy_bandwidth", device.copy_bytes_per_second);

@@ -89,8 +89,8 @@ TEST(ModelFile, TellsAllMistakesOfDevicesAtOnce) {
                                 "  - 7\n"),
             "d.yaml:2:12: error: device: name is 'A!'; use a-z, 0-9, '.', '_', '-', at most 63\n"
             "d.yaml:2:16: error: device has no key 'memroy'; did you mean 'memory'?; known are name, count, units, "
-            "memory, context_memory, copy_bandwidth, context, framework, load_latency, launch, answer, speed, "
-            "in_place, classes, sharing, time_slice, interference, gate, drift\n"
+            "in_halves, memory, context_memory, copy_bandwidth, context, framework, load_latency, launch, answer, "
+            "speed, in_place, classes, sharing, time_slice, interference, gate, drift\n"
             "d.yaml:2:34: error: device: count is '0'; write a whole number from 1 to 100000\n"
             "d.yaml:3:31: error: device b: copy_bandwidth is '12GiB'; write a size by time, as in 12GiB/s\n"
             "d.yaml:3:45: error: device b: speed is 'fast'; write a number from 0.001 to 1000000\n"

@@ -108,7 +108,7 @@ void QuotaChecker::check_shares(Time now, const sched::Event& event, std::span<c
     if (!device) continue;
     const uint32_t units = Budgets::units_of(one.quota, device->units);
     expect(one.at.width == one.quota.request && one.at.height == units && one.at.x + one.at.width <= 1000 &&
-               one.at.y + one.at.height <= device->units,
+               one.at.y + one.at.height <= device->units.count,
            now, "f{} asks for {} by {} units of d{}, and has {} by {} from {}, {}", one.function.value,
            one.quota.request, units, one.device->value, one.at.width, one.at.height, one.at.x, one.at.y);
     for (size_t j = 0; j < i; ++j)
@@ -168,7 +168,7 @@ void QuotaChecker::check_overdraft(Time now, const sched::Event& event) {
   }
   if (!run || !budgets_.has_quota(*run)) return;
   const sched::FunctionId function = run->submit->function;
-  const uint32_t units = shadow_.find(run->device)->units;
+  const sched::Units units = shadow_.find(run->device)->units;
   Duration& largest = largest_[function];
   largest = std::max(largest, piece);
   const auto runs = std::count_if(shadow_.runs().begin(), shadow_.runs().end(), [&](const auto& entry) {
@@ -202,7 +202,11 @@ QuotaChecker::Launcher QuotaChecker::look_at(Time now, const Shadow::Run& run) {
   launcher.rank = static_cast<uint8_t>(2 * sched::priority_of(run.level) + 1);
   if (launcher.has_quota) launcher.quota = run.submit->quota;
   look_at_quota(now, run.device, launcher);
-  const uint32_t units = shadow_.find(run.device)->units;
+  const sched::Units units = shadow_.find(run.device)->units;
+  if (units.in_halves && run.units > 0)
+    expect(run.first_unit % run.units == 0 && run.first_unit + run.units <= units, now,
+           "a run of f{} has {} units of d{} from {} on, and there is no such part of {}", launcher.function.value,
+           run.units, run.device.value, run.first_unit, units.count);
   expect(run.units == (launcher.quota.units == 1000 ? 0 : launcher.units) || (run.units == 0 && units == 1), now,
          "a run of f{} has {} units of d{}, and its quota says {}", launcher.function.value, run.units,
          run.device.value, launcher.units);
@@ -224,7 +228,7 @@ QuotaChecker::Launcher QuotaChecker::look_at(Time now, sched::LauncherId id, con
 }
 
 void QuotaChecker::look_at_quota(Time now, sched::DeviceId device, Launcher& launcher) {
-  const uint32_t units = shadow_.find(device)->units;
+  const sched::Units units = shadow_.find(device)->units;
   launcher.units = Budgets::units_of(launcher.quota, units);
   if (!launcher.has_quota) return;
   launcher.is_spent = budgets_.is_spent(launcher.function, device, units, now);

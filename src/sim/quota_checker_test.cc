@@ -144,6 +144,19 @@ TEST(QuotaChecker, SeesARunWithOtherUnits) {
   Watched<QuotaChecker> watched;
   three_run(watched, alter<sched::Run>([](sched::Run& run) { run.units = 0; }));
   EXPECT_NE(watched.why().find("has 0 units of d1, and its quota says 1"), std::string::npos) << watched.why();
+  // Three quarters of four are two, where parts are halves of halves; and no part begins at 1 but one of 1.
+  const auto why = [](const Change& change) {
+    Watched<QuotaChecker> parts;
+    DeviceUp device = up(d1);
+    device.units = {4, true};
+    parts.step(device).step(call_of(1, Quota{.request = 0, .limit = 1000, .units = 750}));
+    parts.step(ExecutorUp{e1}, change);
+    return parts.why();
+  };
+  EXPECT_EQ(why(nullptr), "");
+  EXPECT_NE(why(alter<sched::Run>([](sched::Run& run) { run.units = 3; })).find("its quota says 2"), std::string::npos);
+  EXPECT_NE(why(alter<sched::Run>([](sched::Run& run) { run.first_unit = 1; })).find("there is no such part"),
+            std::string::npos);
 }
 
 TEST(QuotaChecker, SeesARunThatIsNotAtHome) {

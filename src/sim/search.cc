@@ -388,6 +388,7 @@ class Maker {
   void make_spares() {
     if (chance(0.4)) model_.config.spare_lanes = small(0, 2);
     if (chance(0.4)) model_.config.spare_levels = small(0, 2);
+    for (DeviceModel& device : model_.devices) device.in_halves = chance(0.5);
   }
 
   sched::Quota draw_quota() {

@@ -112,7 +112,7 @@ void Shadow::on(Time, const sched::DeviceUp& event) {
             .is_up = true,
             .in_place = event.in_place,
             .classes = event.classes,
-            .units = std::max(1U, event.units),
+            .units = {std::max(1U, event.units.count), event.units.in_halves},
             .claims = device.claims,
             .agreed = device.agreed};
 }
@@ -389,6 +389,7 @@ void Shadow::on(Time, const sched::Run& action) {
           .lane = action.lane,
           .level = action.level,
           .units = action.units,
+          .first_unit = action.first_unit,
           .attempt = ++request->second.attempts};
   request->second.last_run = action.run;
   run.is_ready = has_all(run);

@@ -27,7 +27,7 @@ class Shadow {
   struct Device {
     uint64_t memory_bytes = 0, context_bytes = 0;
     bool is_up = false, in_place = false, classes = true;
-    uint32_t units = 1;
+    sched::Units units = 1;
     uint64_t held_bytes = 0;     ///< contexts, objects, and the memory of lanes
     uint64_t leaving_bytes = 0;  ///< of it: objects and lanes told to leave, and all that is in executors killed
     uint32_t runs = 0;           ///< that were sent and have not ended
@@ -69,6 +69,7 @@ class Shadow {
     uint32_t lane = 0;
     sched::LevelNo level = 0;
     uint32_t units = 0;  ///< of its device; 0: all
+    uint32_t first_unit = 0;
     uint32_t attempt = 1;  ///< of those of its request that were sent
     Time started = Time::never();
     Time stopped = Time::never();

@@ -197,6 +197,7 @@ class Shrinker {
       });
       try_without([&](Model& model) { return std::exchange(model.devices[i].units, 1) > 1; });
       try_without([&](Model& model) { return !std::exchange(model.devices[i].classes, true); });
+      try_without([&](Model& model) { return std::exchange(model.devices[i].in_halves, false); });
       try_without([&](Model& model) { return std::exchange(model.devices[i].drift, 0) != 0; });
       try_without([&](Model& model) { return std::exchange(model.devices[i].interference, 0) != 0; });
       try_without([&](Model& model) { return std::exchange(model.devices[i].gate, {0}).ns != 0; });
@@ -265,9 +266,10 @@ std::string show(const std::vector<SpeedAt>& speeds) {
 std::string show_kernels(const DeviceModel& device) {
   if (!device.has_kernels()) return "";
   const bool has_slices = device.sharing == DeviceModel::Sharing::kSlices;
-  return fmt::format(" {}={} interference={:.3f} gate={} drift={:.5f}", has_slices ? "slices" : "queue",
-                     has_slices ? show(device.time_slice) : fmt::format("{}", device.units), device.interference,
-                     show(device.gate), device.drift);
+  return fmt::format(
+      " {}={} interference={:.3f} gate={} drift={:.5f}", has_slices ? "slices" : "queue",
+      has_slices ? show(device.time_slice) : fmt::format("{}{}", device.units, device.in_halves ? "h" : ""),
+      device.interference, show(device.gate), device.drift);
 }
 
 std::string show(const DeviceModel& device) {

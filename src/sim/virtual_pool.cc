@@ -60,7 +60,7 @@ sched::DeviceUp VirtualPool::up_event(size_t index) const {
           .memory_bytes = device.memory_bytes,
           .context_bytes = device.model->context_bytes,
           .in_place = device.model->in_place,
-          .units = units,
+          .units = {units, device.model->in_halves},
           .classes = device.model->classes};
 }
 

@@ -80,6 +80,10 @@ TEST_F(Launches, GoToAPartOfTheUnits) {
     return;
   }
   ASSERT_GT(caps.units, 1u);
+  // The parts that are counted on: of 1, 2, 4, ... units, at each multiple of that.
+  for (uint32_t size = 1; size < caps.units; size *= 2)
+    for (uint32_t first = 0; first + size <= caps.units; first += size)
+      EXPECT_TRUE(device().create_queue(size, first).ok()) << size << " from " << first;
   auto whole = queue();
   auto part = device().create_queue(1);
   ASSERT_TRUE(part.ok()) << part.error().text;
