@@ -305,7 +305,7 @@ void Shadow::on(Time now, const sched::Finished& event) {
   const auto found = runs_.find(event.run);
   if (found == runs_.end()) return;
   Run& run = found->second;
-  if (event.failed && event.no_room && run.submit->memory_bytes > 0) {
+  if (event.failed && event.no_room && (run.submit->memory_bytes > 0 || !run.submit->makes.empty())) {
     run.is_doomed = run.no_room = true;
     claim(now, devices_[run.device], executors_.at(run.executor).domain);
     // A lane that could not grow has lost what it had.
