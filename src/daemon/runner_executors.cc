@@ -252,7 +252,7 @@ void Runner::lose(uint64_t key) {
   Executor& executor = executors_.at(key);
   charge_lost(executor);
   const ExecutorEnd end = executor.process->end();
-  ++counters_.executors_lost;
+  if (executor.id || !executor.killed_by_us) ++counters_.executors_lost;  // a blank one that was let go is no loss
   if (executor.id && tracer_.is_on()) tracer_.executor_lost(executor.id->value, executor.device, os::now());
   const std::optional<uint64_t> culprit = find_culprit(executor, end);
   if (!executor.killed_by_us)
