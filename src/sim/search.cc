@@ -373,6 +373,8 @@ class Maker {
     device.count = 1;
     device.sharing = DeviceModel::Sharing::kQueue;
     device.units = small(2, 8);
+    device.in_halves = false;
+    model_.config.unit_turn = micros(500, 2'000);
     largest_ = device.memory_bytes - (1 + model_.pool) * device.context_bytes;
     for (size_t i = 0; i < model_.functions.size(); ++i) {
       FunctionModel& function = model_.functions[i];
@@ -382,6 +384,11 @@ class Maker {
       load.kind = LoadModel::Kind::kClosed;
       load.clients = small(1, 2);
       load.think = i % 2 == 0 && !is_hopeless(function) ? micros(1, 20) : micros(5'000, 50'000);
+      // Who comes now and then has work for many turns.
+      if (i % 2 == 0) continue;
+      function.device_time = micros(20'000, 60'000);
+      function.device_limit = Duration::forever();
+      function.timeout = Duration::seconds(60);
     }
   }
 
