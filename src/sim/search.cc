@@ -374,7 +374,8 @@ class Maker {
     device.sharing = DeviceModel::Sharing::kQueue;
     device.units = small(2, 8);
     device.in_halves = false;
-    model_.config.unit_turn = micros(500, 2'000);
+    // Longer than the turns of the least share, which come between.
+    model_.config.unit_turn = micros(2'000, 3'000);
     largest_ = device.memory_bytes - (1 + model_.pool) * device.context_bytes;
     for (size_t i = 0; i < model_.functions.size(); ++i) {
       FunctionModel& function = model_.functions[i];
@@ -386,7 +387,7 @@ class Maker {
       load.think = i % 2 == 0 && !is_hopeless(function) ? micros(1, 20) : micros(5'000, 50'000);
       // Who comes now and then has work for many turns.
       if (i % 2 == 0) continue;
-      function.device_time = micros(20'000, 60'000);
+      function.device_time = micros(60'000, 150'000);
       function.device_limit = Duration::forever();
       function.timeout = Duration::seconds(60);
     }

@@ -158,8 +158,11 @@ bool UrgentChecker::could_begin(Time now, const Shadow::Request& request, sched:
     const auto before = prepared_.find(sent->submit->request);
     if (before != prepared_.end() && before->second.run != run_id) return false;
   }
-  for (const auto& [request_id, prepared] : prepared_)
-    if (prepared.times > 1 && there.contains(prepared.run)) return false;
+  for (const auto& [request_id, prepared] : prepared_) {
+    const Shadow::Request* other = shadow_.find(request_id);
+    const bool is_again = prepared.times > 1 || (other && other->attempts > 0);
+    if (is_again && there.contains(prepared.run)) return false;
+  }
   if (of_domain >= config_.all_lanes() || levels.size() >= config_.levels_in_flight + config_.spare_levels)
     return false;
   if (device.is_doubted(now, config_.room_back) || device.is_claimed(request.submit->domain, now, config_.room_back))
