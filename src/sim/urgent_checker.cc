@@ -160,7 +160,7 @@ bool UrgentChecker::could_begin(Time now, const Shadow::Request& request, sched:
   }
   for (const auto& [request_id, prepared] : prepared_) {
     const Shadow::Request* other = shadow_.find(request_id);
-    const bool is_again = prepared.times > 1 || (other && other->attempts > 0);
+    const bool is_again = prepared.times > 1 || (other && other->attempts > 0 && !shadow_.run_of(*other));
     if (is_again && there.contains(prepared.run)) return false;
   }
   if (of_domain >= config_.all_lanes() || levels.size() >= config_.levels_in_flight + config_.spare_levels)
