@@ -51,16 +51,16 @@ TEST(Coverage, KnowsWhatIsMissing) {
 
 TEST(Shrink, KeepsWhatFails) {
   // Not enough time to end: a function that takes two hours, one call of it, and much that does not matter.
-  Model model = random_model(3);
+  Model model = random_model(1);
   model.faults = {};
   model.functions[0].device_time = Duration::seconds(7200);
   model.functions[0].device_limit = model.functions[0].timeout = Duration::forever();
   model.functions[0].memory_bytes = 0;
   model.tenants[model.functions[0].tenant].limits = {};
   model.config = {};
-  const Trial trial = try_model(model, 3);
+  const Trial trial = try_model(model, 1);
   ASSERT_TRUE(trial.violation);
-  const Shrunk shrunk = shrink(model, 3, *trial.violation);
+  const Shrunk shrunk = shrink(model, 1, *trial.violation);
   EXPECT_LE(shrunk.runs, 200u);
   EXPECT_EQ(shrunk.violation.checker, trial.violation->checker);
   EXPECT_EQ(shrunk.model.loads.size(), 1u);
