@@ -433,8 +433,10 @@ Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const Fu
   QUERN_TRY(const Binding binding, bind(manifest, spec));
   auto call = std::make_unique<LiveCall>();
   QUERN_TRY(call->plan, deployed->plan_for(binding));
-  if (has_own_memory_) {
-    QUERN_TRY(call->plan, deployed->plan_for(binding, passed_inputs(manifest, call->plan->plan, spec, options)));
+  std::vector<uint32_t> passed;
+  if (has_own_memory_) passed = passed_inputs(manifest, call->plan->plan, spec, options);
+  if (!passed.empty()) {
+    QUERN_TRY(call->plan, deployed->plan_for(binding, passed));
   }
   const Settings settings = deployed->settings();
   QUERN_TRY(check_fits(*deployed, settings, *call));

@@ -333,7 +333,7 @@ void TenantObjects::show(const std::string& tenant, Time now, MemoryPlace& host)
     if (object.tenant != tenant) return;
     MemoryItem item;
     item.kind = kind;
-    item.name = object.id.substr(0, is_lease_id(object.id) ? kLeasePrefix.size() + 6 : 12);
+    item.name = object.id.substr(0, 12);
     item.tenant = tenant;
     item.bytes = object.bytes.size();
     item.state = "resident";
