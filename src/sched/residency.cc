@@ -72,8 +72,9 @@ void Scheduler::Impl::on(const Loaded& event) {
     device.ledger.loaded(key, now_);
     if (!device.in_place)
       for (const auto& [id, run] : executor->runs) release_host(*run, event.object);
+    // One that is broken waits for nothing any more, and will launch nothing.
     for (const auto& [id, run] : executor->runs)
-      if (run->sent && has_all_objects(*run)) dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
+      if (run->sent && !run->broken && has_all_objects(*run)) dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
     return;
   }
   std::vector<RunId> without;

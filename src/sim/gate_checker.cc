@@ -229,8 +229,10 @@ void GateChecker::check_turn(Time now, const Launcher& launcher, const Launcher*
   const bool is_beside =
       is_conflict && !sched::is_program(launcher.id) && executor_of(launcher.id) == executor_of(through->id);
   if (gate.is_new && is_conflict && launcher.grant.from.ns == 0) {
-    // A little less than a turn may have been none, and then it is owed still.
-    if (gate.owed_ns >= static_cast<double>(kTurn.ns)) gate.owed_ns = 0;
+    // A little less than a turn may have been none, and then it is owed still; so is it to one that is let through
+    // because it gives way by itself, which has all that it would have alone.
+    const bool is_yielding = launcher.yields && launcher.grant.depth == config_.depth;
+    if (gate.owed_ns >= static_cast<double>(kTurn.ns) && !is_yielding) gate.owed_ns = 0;
     const bool has_limit = launcher.quota.limit < 1000;
     expect(launcher.grant.until == Time::never() || launcher.grant.until <= gate.turn_until || has_limit, now,
            "{} has a turn until {}ns, and was owed {}ns", show(launcher.id), launcher.grant.until.ns,
