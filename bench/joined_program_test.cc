@@ -66,6 +66,7 @@ class JoinedProgram : public testing::Test {
     config.tenants = tenants_of(1, false);
     config.state_folder = folder_;
     config.pool = 0;
+    config.record_file = folder_ + "/record.txt";
     config.least_share = 0;  // else whoever is closed has a turn now and then, whatever becomes of the others
     auto created = daemon::Daemon::create(std::move(config));
     ASSERT_TRUE(created.ok()) << created.error().text;
@@ -115,6 +116,25 @@ class JoinedProgram : public testing::Test {
   std::unique_ptr<daemon::Daemon> daemon_;
   const daemon::Tenant* tenant_ = nullptr;
 };
+
+// It never saw the kernel, but others of its name did: how long it takes is known by its identity.
+TEST_F(JoinedProgram, WhatItNeverSawIsKnownByItsIdentity) {
+  {
+    auto first = joined("worker", kLast);
+    ASSERT_TRUE(opens(*first));
+    first->used({.kernel = 77, .groups = 10, .time_ns = 500'000, .is_undisturbed = true});
+    ASSERT_TRUE(comes_true([&] { return charged("worker") > 0; }));
+  }
+  auto urgent = joined("urgent", kUrgent);
+  auto second = joined("worker", kLast);
+  ASSERT_TRUE(comes_true([&] {
+    urgent->work_ready({});  // where there are two, both are asked to tell
+    second->work_ready(
+        {.at_ns = os::now().ns, .kernels = {{77, 20, 0, true}, {78, 20, 0, false}, {79, 1, 9000, false}}});
+    const auto record = os::read_file(folder_ + "/record.txt");
+    return record.ok() && as_text(*record).find("kernels=77:1ms:cut,78:0ms,79:9us") != std::string::npos;
+  }));
+}
 
 // In a process of its own, which is more urgent than the other, open, and killed.
 TEST_F(JoinedProgram, WhoDiesWhileItIsOpenIsInNobodysWay) {

@@ -363,8 +363,8 @@ class LauncherProcess {
 
   void tell_ready(uint32_t groups) {
     if (!gate_) return;
-    const auto next_ns = static_cast<uint64_t>(group_ns_ * groups);
-    gate_->work_ready({.at_ns = os::now().ns, .kernel = identity(groups), .next_ns = next_ns, .sliceable = true});
+    const auto time_ns = static_cast<uint64_t>(group_ns_ * groups);
+    gate_->work_ready({.at_ns = os::now().ns, .kernels = {{identity(groups), groups, time_ns, true}}, .pauses = true});
   }
 
   // What ended is told after the gap that begins with it: the others wait for that.

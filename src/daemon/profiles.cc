@@ -79,6 +79,14 @@ uint64_t Profiles::group_ps(const KernelPlace& place, uint64_t identity) const {
   return times && !times->is_rough() ? times->quantiles().p50 : 0;
 }
 
+uint64_t Profiles::expected_ns(const KernelPlace& place, uint64_t identity, uint64_t groups) const {
+  const KernelTimes* times = times_.find(place, identity);
+  if (!times || groups == 0) return 0;
+  // Groups are a launcher's to say: their product with anything may be anything.
+  const double ns = static_cast<double>(times->quantiles().p50) * static_cast<double>(groups) / 1000;
+  return static_cast<uint64_t>(std::min(std::max(ns, 1.0), 1e18));
+}
+
 void Profiles::prepare(const FunctionVersion& function, const KernelPlace& place, ipc::PlanFrame& plan) {
   std::unordered_map<uint64_t, uint64_t> known;  // a graph may have a thousand launches that are alike
   for (auto& launch : plan.launches) {

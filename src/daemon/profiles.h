@@ -32,6 +32,8 @@ class Profiles {
 
   /// The median; 0 if it was never seen there undisturbed.
   uint64_t group_ps(const KernelPlace& place, uint64_t identity) const;
+  /// How long so many groups of it will take, or do at the most; 0 if it was never seen there.
+  uint64_t expected_ns(const KernelPlace& place, uint64_t identity, uint64_t groups) const;
   /// Null if it was never seen there.
   const KernelTimes* find(const KernelPlace& place, uint64_t identity) const { return times_.find(place, identity); }
   /// Whether a plan of this function had that kernel.

@@ -324,6 +324,8 @@ class Runner {
   void set_class(Executor& executor);
 
   // runner_profiles.cc: what is learned of kernels and gaps.
+  /// Where what it launches is learned; nothing if it is gone.
+  std::optional<KernelPlace> place_of(sched::LauncherId launcher) const;
   void learn(sched::LauncherId launcher, const ipc::DeviceUsed& used);
   void learn_gaps(sched::LauncherId lane, std::span<const ipc::DeviceUsed::Gap> gaps);
   /// A plan is about to be sent: its launches are told what they took before.
@@ -402,7 +404,7 @@ class Runner {
   void finish(uint64_t run, bool failed);
   void forget_run(uint64_t run);
 
-  DeviceRecord& device(uint64_t id) { return *devices_[id - 1]; }
+  DeviceRecord& device(uint64_t id) const { return *devices_[id - 1]; }
 
   // Constant after construction.
   Config config_;

@@ -59,7 +59,17 @@ void Runner::heard(sched::LauncherId launcher, const ipc::LaneEvent& event) {
     return Duration{static_cast<int64_t>(std::min<uint64_t>(ns, Duration::seconds(3600).ns))};
   };
   if (const auto* ready = std::get_if<ipc::WorkReady>(&event)) {
-    feed(sched::WorkReady{launcher, within(ready->next_ns), ready->sliceable});
+    static_assert(ipc::WorkReady::kMost == sched::WorkReady::kMost);
+    sched::WorkReady told{launcher, {}, ready->pauses};
+    std::optional<KernelPlace> place;
+    for (const auto& kernel : ready->kernels) {
+      uint64_t time_ns = kernel.time_ns;
+      // What it never saw, others of its name may have had before it came.
+      if (time_ns == 0 && kernel.identity != 0 && (place || (place = place_of(launcher))))
+        time_ns = profiles_.expected_ns(*place, kernel.identity, kernel.groups);
+      told.kernels.push_back({kernel.identity, within(time_ns), kernel.sliceable});
+    }
+    feed(told);
   } else if (const auto* gap = std::get_if<ipc::GapBegun>(&event)) {
     const Time now = os::now();
     // One that began long ago is no gap of now: it would be filled into the past.

@@ -70,26 +70,28 @@ GapProfile gap_of(const sched::Scheduler::GapsSeen& seen, const std::string& dev
 
 }  // namespace
 
-void Runner::learn(sched::LauncherId launcher, const ipc::DeviceUsed& used) {
-  KernelPlace place;
-  uint64_t on = 0;
+std::optional<KernelPlace> Runner::place_of(sched::LauncherId launcher) const {
   if (sched::is_program(launcher)) {
     const auto program = programs_.find(launcher.value - sched::kFirstProgram);
-    if (program == programs_.end()) return;
-    place.owner = program->second.tenant + "/" + program->second.name;
-    on = program->second.device;
-    programs_with_gaps_.insert(place.owner);  // in all likelihood: it is what launches in pieces
-  } else {
+    if (program == programs_.end()) return std::nullopt;
+    return KernelPlace{program->second.tenant + "/" + program->second.name, device(program->second.device).config.name};
+  }
+  const auto key = executor_keys_.find(launcher.value >> 8);
+  if (key == executor_keys_.end()) return std::nullopt;
+  const Executor& executor = executors_.at(key->second);
+  if (executor.domain.empty()) return std::nullopt;  // it never had a run, and tells of one
+  return KernelPlace{executor.domain, device(executor.device).config.name};
+}
+
+void Runner::learn(sched::LauncherId launcher, const ipc::DeviceUsed& used) {
+  if (!sched::is_program(launcher)) {
     if (!used.gaps.empty()) learn_gaps(launcher, used.gaps);
     if (used.samples.empty()) return;
-    const auto key = executor_keys_.find(launcher.value >> 8);
-    if (key == executor_keys_.end()) return;
-    place.owner = executors_.at(key->second).domain;
-    on = executors_.at(key->second).device;
   }
-  if (place.owner.empty()) return;  // it never had a run, and tells of one
-  place.device = device(on).config.name;
-  profiles_.add(place, used.samples, os::wall_seconds());
+  const auto place = place_of(launcher);
+  if (!place) return;
+  if (sched::is_program(launcher)) programs_with_gaps_.insert(place->owner);  // it is what launches in pieces
+  profiles_.add(*place, used.samples, os::wall_seconds());
 }
 
 // Of the run that the lane has: it tells before it ends.

@@ -129,7 +129,8 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   stand_back(false);
   is_confirmed_ = false;
   scale_ = 1;
-  told_next_ns_ = 0;
+  path_.clear();
+  told_ = {};
   last_identity_ = pause_.after = 0;
   profile_.clear();
   if (status.ok()) status = execute(command, ended);
@@ -186,7 +187,7 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
     return made;
   }
   QUERN_TRY(copy_in(*ready));
-  QUERN_TRY(bool went_through, walk(*ready, command, 0, static_cast<uint32_t>(frame.steps.size())));
+  QUERN_TRY(bool went_through, walk(*ready, command, {0, static_cast<uint32_t>(frame.steps.size())}));
   // Also for what no kernel used: a run that ended has all it needs.
   if (went_through) {
     QUERN_TRY(went_through, await_constants(*ready, command.run));

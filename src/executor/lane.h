@@ -67,6 +67,13 @@ class Lane {
     std::shared_ptr<MappedSegment> segment;
     std::shared_ptr<hal::Buffer> buffer;
   };
+  /// Steps that are under way: those of the plan, or of a round of a repeat in it.
+  struct Level {
+    uint32_t next = 0, end = 0;                ///< that follow the one that is under way
+    const ipc::PlanFrame::Step* of = nullptr;  ///< the repeat; null: the plan
+    uint64_t round = 0;                        ///< of it, from 0
+    bool is_check = false;                     ///< what its until looks at is computed
+  };
   struct InFlight {
     uint64_t point = 0, expected_ns = 0;
     uint32_t launch = 0;
@@ -119,7 +126,7 @@ class Lane {
   Result<bool> await_constants(Ready& ready, uint64_t run);
 
   // lane_steps.cc: what a plan does, step by step. False if the run was stopped meanwhile.
-  Result<bool> walk(Ready& ready, const ipc::RunCommand& command, uint32_t begin, uint32_t end);
+  Result<bool> walk(Ready& ready, const ipc::RunCommand& command, Level level);
   Result<bool> launch(Ready& ready, const ipc::RunCommand& command, uint32_t index);
   Result<bool> fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill);
   Result<bool> repeat(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Step& step);
@@ -128,14 +135,14 @@ class Lane {
 
   // lane_gate.cc: what may be launched, and what ended.
   static Cut cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset);
+  static Cut cut_of(const ipc::PlanFrame::Fill& fill);
   /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
   /// meanwhile.
-  Result<uint64_t> pass_gate(Ready& ready, uint64_t run, const Cut& cut, uint64_t parts);
+  Result<uint64_t> pass_gate(Ready& ready, uint64_t run, uint32_t launch, const Cut& cut, uint64_t parts);
   void linger(uint64_t word);
   void stand_back(bool stands_back);
   /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
   Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant, bool is_early);
-  void tell_next(const Cut& cut, uint64_t parts);
   uint64_t expected_ns(const Cut& cut, uint64_t parts) const;
   Status retire(Ready& ready, size_t keep);
   Status retire_ended(Ready& ready);
@@ -144,6 +151,13 @@ class Lane {
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
   void forget_segment(uint32_t segment);
+
+  // lane_ahead.cc: what comes next, for who chooses among those that wait.
+  static Level round_of(const ipc::PlanFrame& plan, const ipc::PlanFrame::Step& repeat, uint64_t round, bool is_check);
+  static ipc::WorkReady::Kernel kernel_ahead(const Ready& ready, uint32_t launch, const Cut& cut, uint64_t parts);
+  /// What follows the launch that is under way, after what `into` has already.
+  void look_ahead(const Ready& ready, ipc::WorkReady& into) const;
+  void tell_next(const Ready& ready, uint32_t launch, const Cut& cut, uint64_t parts);
 
   // lane_tell.cc: what is told of launches that ended.
   enum class Moment : uint8_t { kBatchEnd, kWait, kRunEnd };
@@ -188,7 +202,8 @@ class Lane {
   bool trim_after_run_ = false;  ///< it was asked for meanwhile
   bool is_confirmed_ = false;    ///< a launch of this run has ended
   double scale_ = 1;             ///< how long the last launch took against what was expected of it
-  uint64_t told_next_ns_ = 0;    ///< what the daemon was told of the next launch
+  std::vector<Level> path_;      ///< to the step that is under way
+  ipc::WorkReady told_;          ///< what the daemon was told last of what comes next
   ipc::DeviceUsed used_;         ///< since it was told
   uint64_t last_identity_ = 0;   ///< of the kernel that ended last; 0: none of this run
   struct {

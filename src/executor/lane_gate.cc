@@ -53,7 +53,7 @@ uint64_t Lane::expected_ns(const Cut& cut, uint64_t parts) const {
   return std::max<uint64_t>(1, depth_ns_ / 2);
 }
 
-Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut& cut, uint64_t parts) {
+Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, uint32_t launch, const Cut& cut, uint64_t parts) {
   for (;;) {
     const uint64_t word = links_.daemon.gate.word.load(std::memory_order_acquire);
     const ipc::Grant grant = ipc::read_grant(links_.daemon.gate);
@@ -90,7 +90,7 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, const Cut& cut, uin
         [[fallthrough]];
       case Why::kClosed:
       case Why::kEarly:
-        if (grant.tells) tell_next(cut, parts);
+        if (grant.tells) tell_next(ready, launch, cut, parts);
         tell_traced();
         tell_used(Moment::kWait);
         QUERN_TRY(const bool goes_on, wait_at_gate(run, word, grant, permit.why == Why::kEarly));
@@ -133,14 +133,6 @@ Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& g
   links_.wake.drain();
   links_.own.waits_at_gate.store(0, std::memory_order_relaxed);
   return heed(run);
-}
-
-// Who chooses among those that wait wants to know what fits. Told again only when it is something else.
-void Lane::tell_next(const Cut& cut, uint64_t parts) {
-  const auto next_ns = std::max<uint64_t>(1, static_cast<uint64_t>(cut.part_ns * static_cast<double>(parts)));
-  if (next_ns > told_next_ns_ / 2 && next_ns < 2 * told_next_ns_) return;
-  told_next_ns_ = next_ns;
-  report(ipc::WorkReady{.at_ns = os::now().ns, .kernel = 0, .next_ns = next_ns, .sliceable = cut.parts > 1});
 }
 
 // Waits until at most `keep` of what is in flight is left, and learns from what ended. Whoever wakes up pays some 10 us

@@ -35,10 +35,13 @@ std::string_view word_of(ipc::PlanFrame::Until::Compare compare) {
 
 }  // namespace
 
-Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, uint32_t begin, uint32_t end) {
+Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, Level level) {
   const ipc::PlanFrame& frame = ready.plan->frame;
-  while (begin < end) {
-    const ipc::PlanFrame::Step& step = frame.steps[begin];
+  const size_t depth = path_.size();
+  path_.push_back(level);
+  while (path_[depth].next < level.end) {
+    const ipc::PlanFrame::Step& step = frame.steps[path_[depth].next];
+    path_[depth].next = step.end;
     Result<bool> goes_on = true;
     switch (step.kind) {
       case ipc::PlanFrame::Step::Kind::kLaunch:
@@ -52,8 +55,8 @@ Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, uint32_t b
         break;
     }
     if (!goes_on.ok() || !*goes_on) return goes_on;
-    begin = step.end;
   }
+  path_.pop_back();
   return true;
 }
 
@@ -114,7 +117,7 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   what.local = launch.local;
   const Cut& cut = ready.cuts[index];
   for (uint64_t done = 0; done < cut.parts;) {
-    QUERN_TRY(const uint64_t parts, pass_gate(ready, command.run, cut, cut.parts - done));
+    QUERN_TRY(const uint64_t parts, pass_gate(ready, command.run, index, cut, cut.parts - done));
     if (parts == 0) return false;
     if (parts < cut.parts) {
       what.offset[cut.axis] = done * cut.step;
@@ -134,11 +137,16 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   return true;
 }
 
-Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill) {
-  // Nobody learns how long one takes. What takes for ever to all appearance would wait while every gap passes.
+// Nobody learns how long one takes. What takes for ever to all appearance would wait while every gap passes.
+Lane::Cut Lane::cut_of(const ipc::PlanFrame::Fill& fill) {
   Cut cut;
   cut.part_ns = std::max(1.0, static_cast<double>(fill.size_bytes) / kFillBytesPerNs);
-  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, cut, 1));
+  return cut;
+}
+
+Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill) {
+  const Cut cut = cut_of(fill);
+  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, ipc::kNoLaunch, cut, 1));
   if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
@@ -159,13 +167,12 @@ Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ip
   bool met = false;
   uint64_t round = 0;
   while (round < repeat.rounds && !met) {
-    const size_t variant = repeat.bodies.size() == 1 ? 0 : round;
-    const uint32_t end = variant + 1 < repeat.bodies.size() ? repeat.bodies[variant + 1] : step.end;
-    QUERN_TRY(const bool went, walk(ready, command, repeat.bodies[variant], repeat.checks[variant]));
+    const ipc::PlanFrame& plan = ready.plan->frame;
+    QUERN_TRY(const bool went, walk(ready, command, round_of(plan, step, round, false)));
     if (!went) return false;
     ++round;
     if (until.every != 0 && round % until.every == 0) {
-      QUERN_TRY(const bool checked, walk(ready, command, repeat.checks[variant], end));
+      QUERN_TRY(const bool checked, walk(ready, command, round_of(plan, step, round - 1, true)));
       if (!checked) return false;
       QUERN_TRY(met, is_met(ready, command, until, round));
     }

@@ -189,6 +189,56 @@ TEST_F(LaneRuns, TellsWhatIsTracedBeforeItWaitsAndNothingOnceTheTraceIsOver) {
   EXPECT_TRUE(traced_.empty());
 }
 
+// Rounds of a kernel and a fill, after every second another kernel and a look at its result; then a last one.
+TEST_F(LaneRuns, TellsWhatComesNextUpToWhatIsNotDecided) {
+  using Step = ipc::PlanFrame::Step;
+  auto plan = this->plan();
+  for (uint64_t identity = 1; identity <= 3; ++identity) {
+    add_copy(plan, 0, 1);
+    plan.launches.back().identity = identity;
+    plan.launches.back().group_ps = identity * 1'000'000;
+  }
+  plan.fills.push_back({.buffer = 1, .offset = 0, .size_bytes = kBytes, .value = {.dtype = Dtype::kUint32}});
+  plan.steps = {{Step::Kind::kRepeat, 0, 4},
+                {Step::Kind::kLaunch, 0, 2},
+                {Step::Kind::kFill, 0, 3},
+                {Step::Kind::kLaunch, 1, 4},
+                {Step::Kind::kLaunch, 2, 5}};
+  ipc::PlanFrame::Repeat& repeat = plan.repeats.emplace_back();
+  repeat.rounds = 4;
+  repeat.bodies = {1};
+  repeat.checks = {3};
+  repeat.until = {.buffer = 1, .dtype = Dtype::kUint32, .every = 2, .value = {.dtype = Dtype::kFp64}, .name = "out"};
+  prepare(kPlan, plan);
+  start();
+  const auto told = [&](const ipc::LaneEvent& event, bool was_seen) {
+    const auto& ready = std::get<ipc::WorkReady>(event);
+    EXPECT_TRUE(ready.pauses);
+    std::vector<uint64_t> identities;
+    for (const auto& kernel : ready.kernels) {
+      identities.push_back(kernel.identity);
+      const uint64_t time_ns = kernel.identity == 0 ? kBytes / 4 : kernel.identity * 1000;
+      EXPECT_TRUE(was_seen || kernel.time_ns == time_ns) << kernel.time_ns;
+      EXPECT_EQ(kernel.groups, kernel.identity == 0 ? 0U : 1U);
+      EXPECT_FALSE(kernel.sliceable) << "it has one group";
+    }
+    return identities;
+  };
+  stop_behind_a_launch(ipc::Grant{.open = true, .depth_ns = 2'000'000, .depth = 1});
+  set_gate(ipc::Grant{.tells = true});
+  EXPECT_EQ(told(let_it_tell(), false), (std::vector<uint64_t>{0, 1, 0, 2}));
+  set_gate(true);
+  wake_.signal();
+  ASSERT_TRUE(wait_ended().ok);
+  // Of every run anew.
+  set_gate(ipc::Grant{.tells = true});
+  push(run_command());
+  EXPECT_EQ(told(wait_event(), true), (std::vector<uint64_t>{1, 0, 1, 0, 2}));
+  set_gate(true);
+  wake_.signal();
+  EXPECT_TRUE(wait_ended().ok);
+}
+
 TEST_F(LaneRuns, LingersWhenItsWindowIsOver) {
   prepare_copies(1);
   shares_core_ = true;

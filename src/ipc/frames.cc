@@ -137,7 +137,9 @@ template <class V>
 void fields(V&, LaneTrimmed&) {}
 template <class V>
 void fields(V& v, WorkReady& w) {
-  v(w.at_ns), v(w.kernel), v(w.next_ns), v(w.sliceable);
+  v(w.at_ns);
+  v.list(w.kernels, WorkReady::kMost, [&](auto& k) { v(k.identity), v(k.groups), v(k.time_ns), v(k.sliceable); });
+  v(w.pauses);
 }
 template <class V>
 void fields(V& v, GapBegun& g) {

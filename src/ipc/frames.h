@@ -233,9 +233,16 @@ struct LaneTrimmed {};
 /// It has something to launch, after a gap or for the first time. Sent before it is launched.
 struct WorkReady {
   int64_t at_ns = 0;
-  uint64_t kernel = 0;   ///< what is next, by its identity; 0: unknown
-  uint64_t next_ns = 0;  ///< how long that will take, as the launcher expects; 0: it was never seen
-  bool sliceable = false;
+  struct Kernel {
+    uint64_t identity = 0;  ///< 0: unknown
+    uint64_t groups = 0;    ///< of it that are to be launched; 0: unknown
+    uint64_t time_ns = 0;   ///< that they will take, as the launcher expects; 0: it never saw one
+    bool sliceable = false;
+    bool operator==(const Kernel&) const = default;
+  };
+  static constexpr size_t kMost = 8;  ///< told of: what fits into a gap is decided by the first few
+  std::vector<Kernel> kernels;        ///< that come next, in order
+  bool pauses = false;                ///< it pauses after the last of them; else more follow, or it does not know
 };
 /// All it launched has ended, and it has nothing to launch.
 struct GapBegun {

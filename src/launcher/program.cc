@@ -42,8 +42,8 @@ Permit Program::ask(const Ask& ask) {
   const ipc::Grant grant = ipc::read_grant(gate());
   // Someone listens, and does not know yet that there is work: since now, or since there was no room to tell it.
   if (grant.tells && !is_telling_) {
-    const auto next_ns = static_cast<uint64_t>(ask.part_ns * static_cast<double>(ask.parts));
-    is_telling_ = tell(ipc::WorkReady{os::now().ns, 0, next_ns, ask.sliceable});
+    const auto time_ns = static_cast<uint64_t>(ask.part_ns * static_cast<double>(ask.parts));
+    is_telling_ = tell(ipc::WorkReady{os::now().ns, {{0, 0, time_ns, ask.sliceable}}, false});
   }
   if (!grant.tells) is_telling_ = false;
   const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);

@@ -99,8 +99,7 @@ void Dispatch::run_began(const Who& who, RunId run, bool is_ready, Time now) {
   lane.ends = is_ready ? end_of(lane, now) : Time{0};
   lane.run = run;
   lane.state = is_ready ? Launcher::State::kWorking : Launcher::State::kIdle;
-  lane.next = {0};
-  lane.sliceable = true;
+  lane.kernels.clear();
   lane.owed_ns = 0;
   lane.owed_at = now;
   lane.turn_until = {0};
@@ -190,12 +189,12 @@ void Dispatch::used(LauncherId id, Duration time, Time now) {
   touch(launcher.device);
 }
 
-void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now) {
-  const auto it = launchers_.find(id);
+void Dispatch::work_ready(const WorkReady& ready, Time now) {
+  const auto it = launchers_.find(ready.launcher);
   if (it == launchers_.end()) return;
   Launcher& launcher = it->second;
-  launcher.next = next;
-  launcher.sliceable = sliceable;
+  launcher.kernels = ready.kernels;
+  if (launcher.kernels.empty()) launcher.kernels.emplace_back();  // of which nothing is known
   launcher.has_told = true;
   if (launcher.state == Launcher::State::kPausing) {
     if (launcher.after != kNowhere)
@@ -203,11 +202,28 @@ void Dispatch::work_ready(LauncherId id, Duration next, bool sliceable, Time now
     launcher.state = Launcher::State::kWorking;
     launcher.owed_at = now;
     launcher.ready_at = now;
-    const auto burst = bursts_.of(launcher.device, launcher.function, launcher.after);
-    launcher.ends = burst ? now + burst->length : Time{0};
-    if (burst) launcher.then = gaps_.of(launcher.device, launcher.function, burst->after);
+    expect_gap(launcher, ready.pauses, now);
   }
   touch(launcher.device);
+}
+
+// How long it took before counts what it takes to launch, too; but what it is about to do now it knows better.
+void Dispatch::expect_gap(Launcher& program, bool pauses, Time now) {
+  const auto burst = bursts_.of(program.device, program.function, program.after);
+  const bool is_told = pauses && !program.kernels.empty() && program.kernels.back().identity != 0;
+  uint64_t after = burst ? burst->after : 0;
+  program.ends = burst ? now + burst->length : Time{0};
+  if (is_told && (!burst || burst->after != program.kernels.back().identity)) {
+    after = program.kernels.back().identity;
+    Duration length = config_.launch_latency;
+    bool is_known = true;
+    for (const KernelAhead& kernel : program.kernels) {
+      length = length + kernel.time;
+      is_known &= kernel.time.ns > 0;
+    }
+    program.ends = is_known ? now + length : Time{0};
+  }
+  if (program.ends.ns != 0) program.then = gaps_.of(program.device, program.function, after);
 }
 
 void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
@@ -275,9 +291,10 @@ void Dispatch::decide(DeviceId id, Place& place, Time now, std::vector<Change>& 
   if (arbitrates) place.shared_at = now;
   const auto pause = arbitrates && levels.top != kNobody ? next_pause(place, levels.top, now) : std::nullopt;
   const Launcher* yielding = arbitrates && arbitration_.fills ? first_that_yields(place, levels.most_urgent) : nullptr;
-  // Who gives way by itself does so to whoever else fills the gap, too, if that is no best effort.
-  const bool has_filler = pause && arbitration_.fills && (!yielding || yielding->rank > levels.top);
-  const Launcher* filler = has_filler ? best_fit(place, *pause, levels.top, now) : nullptr;
+  // Who gives way by itself does so to whoever else fills the gap, too, if that is more urgent.
+  const uint8_t below = yielding ? yielding->rank : kNobody;
+  const bool has_filler = pause && arbitration_.fills && levels.top < below;
+  const Launcher* filler = has_filler ? best_fit(place, *pause, levels.top, below, now) : nullptr;
   const Launcher* relay = filler && arbitration_.varies ? relay_of(place, *filler, *pause, now) : nullptr;
   const auto ahead =
       arbitrates && arbitration_.varies && !pause && !yielding ? next_end(place, levels.top, now) : std::nullopt;
@@ -418,9 +435,22 @@ std::optional<Dispatch::Pause> Dispatch::next_pause(Place& place, uint8_t top, T
   return next;
 }
 
-// BestPrioFit: the most urgent level that has one that fits; of those the longest. What can be cut always fits: of such
-// the one that had least goes first. Who began to fill a pause goes on.
-Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t top, Time now) {
+// One kernel is all that FIKIT looks at.
+std::optional<int64_t> Dispatch::fit(const Launcher& launcher, int64_t left_ns) const {
+  if (launcher.kernels.empty()) return arbitration_.slices ? INT64_MAX : 0;
+  std::optional<int64_t> sum;
+  for (const KernelAhead& kernel : launcher.kernels) {
+    if (kernel.sliceable && arbitration_.slices) return INT64_MAX;
+    if (kernel.time.ns > left_ns - sum.value_or(0)) break;
+    sum = sum.value_or(0) + kernel.time.ns;
+    if (!arbitration_.varies) break;
+  }
+  return sum;
+}
+
+// BestPrioFit: the most urgent level that has one that fits; of those the one whose next kernels fill most of the gap.
+// What can be cut always fits: of such the one that had least goes first. Who began to fill a pause goes on.
+Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t top, uint8_t below, Time now) {
   // One that is late may be back at any time or never: then it is as if nothing were known.
   const bool is_expected = pause.gap.is_known && now <= pause.late();
   const int64_t left_ns = is_expected ? (pause.back() - now).ns : INT64_MAX;
@@ -439,17 +469,18 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
     }
   }
   Launcher* best = nullptr;
-  const auto length = [&](const Launcher& one) {
-    return one.sliceable && arbitration_.slices ? INT64_MAX : one.next.ns;
-  };
+  int64_t longest = 0;
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
-    if (one.state != Launcher::State::kWorking || one.is_spent || (length(one) != INT64_MAX && one.next.ns > left_ns))
-      continue;
+    if (one.state != Launcher::State::kWorking || one.is_spent || one.rank >= below) continue;
     if (best && best->rank < one.rank) continue;
-    if (!best || one.rank < best->rank || length(one) > length(*best) ||
-        (length(one) == length(*best) && one.opened_ns < best->opened_ns))
-      best = &one;
+    const auto length = fit(one, left_ns);
+    if (!length) continue;
+    if (best && one.rank == best->rank &&
+        (*length < longest || (*length == longest && one.opened_ns >= best->opened_ns)))
+      continue;
+    best = &one;
+    longest = *length;
   }
   if (best) begin_to_fill(*best, now);
   place.filler = best ? std::optional(best->id) : std::nullopt;
@@ -538,7 +569,7 @@ std::optional<Grant> Dispatch::owed_grant(Launcher& launcher, Time now, Place& p
   grant.slice = {arbitration_.slices ? config_.slice.ns : 0};
   launcher.turn_until = now + Duration{static_cast<int64_t>(std::exchange(launcher.owed_ns, 0))};
   // One that cannot be cut begins what it has, however long it is: else it would never have a turn.
-  if (launcher.sliceable && arbitration_.slices) grant.until = launcher.turn_until;
+  if (launcher.sliceable() && arbitration_.slices) grant.until = launcher.turn_until;
   place.look_at(launcher.turn_until);
   launcher.turn = grant;
   return grant;

@@ -64,7 +64,7 @@ class Dispatch {
 
   /// A launcher had something on the device: all that is known of a program that is alone and tells no more.
   void used(LauncherId launcher, Duration time, Time now);
-  void work_ready(LauncherId launcher, Duration next, bool sliceable, Time now);
+  void work_ready(const WorkReady& ready, Time now);
   void gap_begun(LauncherId launcher, Time at, uint64_t after);
   void gaps_known(const GapsKnown& known);
   void forget(FunctionId function);
@@ -117,8 +117,7 @@ class Dispatch {
     enum class State : uint8_t { kIdle, kWorking, kPausing } state = State::kIdle;
     Pause pause;
     uint64_t after = 0;
-    Duration next = {0};
-    bool sliceable = true;
+    std::vector<KernelAhead> kernels;  ///< that it is about to launch, as it said last; empty: it said nothing yet
     Grant grant;
     Time opened_at = {0};
     int64_t opened_ns = 0;            ///< while it filled: whose turn it is next
@@ -147,6 +146,7 @@ class Dispatch {
     bool is_owed = false;             ///< while deciding: it has them for what it was owed
 
     bool has_quota() const { return quota != Quota{}; }
+    bool sliceable() const { return kernels.empty() || kernels.front().sliceable; }
   };
   /// A function that pauses between its runs.
   struct Absent {
@@ -194,7 +194,10 @@ class Dispatch {
   static bool is_lately_shared(const Place& place, Time now);
   void drop_stale(DeviceId id, Place& place, Time now);
   std::optional<Pause> next_pause(Place& place, uint8_t top, Time now);
-  Launcher* best_fit(Place& place, const Pause& pause, uint8_t top, Time now);
+  /// Of those ranks that are below the latter.
+  Launcher* best_fit(Place& place, const Pause& pause, uint8_t top, uint8_t below, Time now);
+  /// How much of what it is about to launch ends within so long: what can be cut fills it. Nothing: not even the first.
+  std::optional<int64_t> fit(const Launcher& launcher, int64_t left_ns) const;
   /// One that gives way by itself to those more urgent; null: there is none.
   Launcher* first_that_yields(Place& place, uint8_t top);
   // dispatch_ahead.cc: what is told before its time.
@@ -221,6 +224,8 @@ class Dispatch {
   /// In a gap whose end is known.
   Duration slice_in(Duration gap) const;
   Time end_of(const Launcher& lane, Time now) const;
+  /// A program has work: when its next gap begins, and which.
+  void expect_gap(Launcher& program, bool pauses, Time now);
   std::optional<Grant> owed_grant(Launcher& launcher, Time now, Place& place);
   /// A window gives it more than all have anyway, and turns enough to be counted.
   bool is_worth_turns(uint32_t request) const {

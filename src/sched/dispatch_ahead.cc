@@ -33,7 +33,7 @@ Dispatch::Launcher* Dispatch::relay_of(Place& place, const Launcher& filler, con
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
     if (is_program(id) || id == filler.id || executor_of(id) != executor_of(filler.id) || one.rank != filler.rank ||
-        one.is_spent || !one.sliceable || one.state != Launcher::State::kWorking)
+        one.is_spent || !one.sliceable() || one.state != Launcher::State::kWorking)
       continue;
     if (!best || one.opened_ns < best->opened_ns) best = &one;
   }
@@ -67,7 +67,7 @@ Dispatch::Launcher* Dispatch::next_in(Place& place, const Ahead& ahead) {
   for (const LauncherId id : place.launchers) {
     Launcher& one = launchers_.at(id);
     // When a run of another process ends is not known well enough: its kernels began some time after it did.
-    if (is_program(id) || one.rank <= ahead.rank || one.is_spent || !one.sliceable ||
+    if (is_program(id) || one.rank <= ahead.rank || one.is_spent || !one.sliceable() ||
         one.state != Launcher::State::kWorking ||
         (!is_program(ahead.launcher) && executor_of(ahead.launcher) != executor_of(id)))
       continue;

@@ -74,7 +74,8 @@ void Scheduler::Impl::on(const Loaded& event) {
       for (const auto& [id, run] : executor->runs) release_host(*run, event.object);
     // One that is broken waits for nothing any more, and will launch nothing.
     for (const auto& [id, run] : executor->runs)
-      if (run->sent && !run->broken && has_all_objects(*run)) dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
+      if (run->sent && !run->broken && has_all_objects(*run))
+        dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
     return;
   }
   std::vector<RunId> without;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace words;
 
-constexpr std::string_view kPassing = ":passing";
+constexpr std::string_view kPassing = ":passing", kCut = ":cut";
 
 template <class T>
 T only_id(Words& words, auto T::*id) {
@@ -61,11 +61,18 @@ Event read_tenant_set(Words& words) {
   return event;
 }
 
+template <class F>
+void for_each_of(std::string_view list, F&& read) {
+  while (!list.empty()) {
+    const std::string_view one = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), one.size() + 1));
+    read(one);
+  }
+}
+
 // o1:1GiB,o2:5MiB,o3:1MiB:passing
 void read_objects(Words& words, std::string_view text, std::vector<ObjectNeed>& objects) {
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
+  for_each_of(text, [&](std::string_view one) {
     const size_t colon = std::min(one.find(':'), one.size());
     ObjectNeed& need = objects.emplace_back();
     words.read(one.substr(0, colon), need.object);
@@ -73,14 +80,12 @@ void read_objects(Words& words, std::string_view text, std::vector<ObjectNeed>& 
     need.passing = bytes.ends_with(kPassing);
     if (need.passing) bytes.remove_suffix(kPassing.size());
     words.read_bytes(bytes, need.bytes);
-  }
+  });
 }
 
 // o1:1GiB:60s
 void read_makes(Words& words, std::string_view text, std::vector<Made>& makes) {
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
+  for_each_of(text, [&](std::string_view one) {
     const size_t first = one.find(':');
     const size_t second = first == std::string_view::npos ? first : one.find(':', first + 1);
     if (second == std::string_view::npos) return words.wrong("write what is made as OBJECT:BYTES:STAYS");
@@ -88,7 +93,21 @@ void read_makes(Words& words, std::string_view text, std::vector<Made>& makes) {
     words.read(one.substr(0, first), made.object);
     words.read_bytes(one.substr(first + 1, second - first - 1), made.bytes);
     words.read(one.substr(second + 1), made.stays);
-  }
+  });
+}
+
+// 7:300us,8:2ms:cut
+void read_kernels(Words& words, std::string_view text, std::vector<KernelAhead>& kernels) {
+  for_each_of(text, [&](std::string_view one) {
+    KernelAhead& kernel = kernels.emplace_back();
+    kernel.sliceable = one.ends_with(kCut);
+    if (kernel.sliceable) one.remove_suffix(kCut.size());
+    const size_t colon = one.find(':');
+    if (colon == std::string_view::npos)
+      return words.wrong("write kernels as IDENTITY:TIME, with :cut where they can be");
+    words.read(one.substr(0, colon), kernel.identity);
+    words.read(one.substr(colon + 1), kernel.time);
+  });
 }
 
 Event read_keep(Words& words) {
@@ -191,8 +210,8 @@ Event read_launcher_up(Words& words) {
 Event read_ready(Words& words) {
   WorkReady event;
   words.read(words.next(), event.launcher);
-  if (const auto next = words.option("next")) words.read(*next, event.next);
-  event.sliceable = words.take("sliceable");
+  if (const auto kernels = words.option("kernels")) read_kernels(words, *kernels, event.kernels);
+  event.pauses = words.take("pauses");
   return event;
 }
 
@@ -360,8 +379,11 @@ struct Show {
   }
   std::string operator()(const LauncherGone& e) const { return "launcher-gone " + show(e.launcher); }
   std::string operator()(const WorkReady& e) const {
-    return fmt::format("work-ready {}{}{}", show(e.launcher), e.next.ns ? " next=" + show(e.next) : "",
-                       e.sliceable ? " sliceable" : "");
+    std::string text = "work-ready " + show(e.launcher);
+    for (const KernelAhead& kernel : e.kernels)
+      text += fmt::format("{}{}:{}{}", &kernel == e.kernels.data() ? " kernels=" : ",", kernel.identity,
+                          show(kernel.time), kernel.sliceable ? ":cut" : "");
+    return text + (e.pauses ? " pauses" : "");
   }
   std::string operator()(const GapBegun& e) const {
     return fmt::format("gap {} {}{}", show(e.launcher), to_text(e.at),

@@ -34,7 +34,7 @@ TEST(Text, EveryEventReadsBackAsItWasWritten) {
       "function-gone f1",
       "launcher-up p1 d1 f100 priority=0 quota=200/800/500",
       "launcher-gone p1",
-      "work-ready e1.0 next=400us sliceable",
+      "work-ready e1.0 kernels=0:400us:cut",
       "gap p1 12ms after=1",
       "used p1 1500us",
       "gaps d1 f1 1ms",

@@ -216,11 +216,19 @@ struct LauncherUp {
 struct LauncherGone {
   LauncherId launcher;
 };
-/// A launcher has something to launch, after a gap or for the first time.
-struct WorkReady {
-  LauncherId launcher;
-  Duration next = {0};  ///< how long what is next will take, as it says; 0: it does not know
+/// What a launcher is about to launch.
+struct KernelAhead {
+  uint64_t identity = 0;  ///< gaps after the same are alike; 0: unknown
+  Duration time = {0};    ///< that it will take, or what is left of it; 0: nobody knows
   bool sliceable = false;
+  bool operator==(const KernelAhead&) const = default;
+};
+/// A launcher has something to launch: after a gap, for the first time, or something else than it said.
+struct WorkReady {
+  static constexpr size_t kMost = 8;  ///< kernels that launchers tell of: what fits into a gap is decided by the first
+  LauncherId launcher;
+  std::vector<KernelAhead> kernels;  ///< that come next, in order
+  bool pauses = false;               ///< a gap begins after the last of them; else more follow, or nobody knows
 };
 /// All that it launched has ended, and it has nothing to launch.
 struct GapBegun {

@@ -75,7 +75,8 @@ TYPED_TEST(EveryChecker, IsQuietWithLevelsAndPrograms) {
     Submit other = urgent(r2);
     other.domain = DomainId{2};
     watched.step(other).step(ExecutorUp{e2}).step(Started{run2});
-    watched.step(LauncherUp{p1, d1, FunctionId{99}, 3, {}}).step(WorkReady{p1, Duration::millis(1), true});
+    watched.step(LauncherUp{p1, d1, FunctionId{99}, 3, {}})
+        .step(WorkReady{p1, {{0, Duration::millis(1), true}}, false});
     watched.wait(1).step(DeviceUsed{p1, Duration::millis(1)}).step(GapBegun{p1, watched.now, 1});
     watched.step(LauncherGone{p1});
     // Long enough for a turn of the one that waits.
@@ -106,7 +107,7 @@ TYPED_TEST(EveryChecker, IsQuietWithQuotas) {
     watched.step(ExecutorUp{e1});
     for (uint64_t i = 1; i <= 4; ++i) watched.step(Started{RunId{i}});
     watched.step(LauncherUp{p1, d1, FunctionId{99}, 3, {.request = 0, .limit = 100, .units = 250}});
-    watched.step(WorkReady{p1, Duration::millis(1), true});
+    watched.step(WorkReady{p1, {{0, Duration::millis(1), true}}, false});
     for (int i = 0; i < 40; ++i) {
       watched.wait(5).step(DeviceUsed{lane_of(e1, i % 4), Duration::millis(i % 7)});
       watched.step(DeviceUsed{p1, Duration::millis(i % 5)});

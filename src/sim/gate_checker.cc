@@ -245,8 +245,8 @@ void GateChecker::check_turn(Time now, const Launcher& launcher, const Launcher*
     gate.ahead_until = now + kAhead;
   }
   const bool is_ahead = is_beside && has_end && now < gate.ahead_until;
-  expect(is_turn || is_ahead, now, "{} of priority {} is let through beside a run that is more urgent",
-         show(launcher.id), launcher.rank / 2);
+  expect(is_turn || is_ahead, now, "{} of priority {} is let through beside a run that is more urgent, in {}",
+         show(launcher.id), launcher.rank / 2, show(through->id));
 }
 
 // Where units are short, those that are owed a turn may have to wait for each other.

@@ -94,7 +94,7 @@ TEST(GateChecker, SeesAProgramThatIsLetThroughBesideAMoreUrgentRun) {
   Watched<GateChecker> watched;
   one_runs(watched).step(LauncherUp{p1, d1, FunctionId{99}, 7, {}});
   EXPECT_EQ(watched.why(), "");
-  watched.step(WorkReady{p1, Duration::millis(1), true});
+  watched.step(WorkReady{p1, {{0, Duration::millis(1), true}}, false});
   EXPECT_EQ(watched.why(), "");
   watched.wait(1, add_first(Grant{.launcher = p1, .open = true, .depth = Duration::micros(1)}));
   EXPECT_TRUE(watched.fails());

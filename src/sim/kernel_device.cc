@@ -301,7 +301,11 @@ void KernelDevice::tell_next(sched::LauncherId id, Launcher& launcher, std::vect
   const Duration next = as_believed(launcher, launcher.left);
   if (next.ns > launcher.told_next.ns / 2 && next.ns < 2 * launcher.told_next.ns) return;
   launcher.told_next = next;
-  told.push_back({Told::What::kWaits, id, next, launcher.sliceable});
+  Told& waits = told.emplace_back(Told{Told::What::kWaits, id});
+  for (size_t i = launcher.next; i < launcher.kernels.size() && waits.kernels.size() < sched::WorkReady::kMost; ++i) {
+    const Duration left = i == launcher.next ? launcher.left : launcher.kernels[i];
+    waits.kernels.push_back({0, as_believed(launcher, left), launcher.sliceable});
+  }
 }
 
 bool KernelDevice::is_taken(const void* partition) const {

@@ -69,12 +69,13 @@ class KernelDevice {
     enum class What : uint8_t {
       kStarted,  ///< the first kernel of its work began
       kUsed,     ///< `time` of the device since it said so last: a program, or who is to say so (Grant::meters)
-      kWaits,    ///< it waits at its gate, and what is next takes `time`; who is to say so (Grant::tells)
+      kWaits,    ///< it waits at its gate, and has `kernels` to launch; who is to say so (Grant::tells)
       kEnded,    ///< its work, which used `time` of the device
     } what = What::kEnded;
     sched::LauncherId launcher;
     Duration time = {0};
-    bool flag = false;  ///< kWaits: it can be cut; kEnded: it was stopped before all was launched
+    bool flag = false;  ///< kEnded: it was stopped before all was launched
+    std::vector<sched::KernelAhead> kernels = {};
   };
   /// The time of a kKernels has come, `epoch` is its `b`.
   void happen(Time now, uint64_t epoch, std::vector<Told>& told);
@@ -111,7 +112,7 @@ class KernelDevice {
     Time on_since = {0}, paced = {0}, ends = Time::never();  ///< while it is on: since when, as of when `left` is
     Duration used = {0}, used_in_all = {0};                  ///< of the device: since it said so, and by its work
     Time told_used = {0};
-    Duration told_next = {0};
+    Duration told_next = {0};  ///< of the first
   };
   enum class Moment : uint8_t { kKernelEnd, kWait, kWorkEnd };
   using Launchers = std::map<sched::LauncherId, Launcher>;

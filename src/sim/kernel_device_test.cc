@@ -288,8 +288,23 @@ TEST(KernelDevice, WhoIsAskedSaysWhatItUsed) {
   EXPECT_EQ(told[0].told.time, us(200));
   const auto next = waits.of(program, What::kWaits);
   ASSERT_EQ(next.size(), 1U);
-  EXPECT_EQ(next[0].told.time, us(100));
-  EXPECT_FALSE(next[0].told.flag);
+  ASSERT_EQ(next[0].told.kernels.size(), 1U);
+  EXPECT_EQ(next[0].told.kernels[0], (sched::KernelAhead{0, us(100), false}));
+}
+
+TEST(KernelDevice, WhoWaitsTellsOfTheNextFew) {
+  Bench bench(queue_of(1));
+  sched::Grant closed;
+  closed.launcher = program;
+  closed.tells = true;
+  bench.device.grant(bench.now, closed);
+  std::vector<Duration> kernels;
+  for (int i = 1; i <= 20; ++i) kernels.push_back(us(i));
+  bench.begin(program, work_of(kernels)).run(at_us(100));
+  const auto told = bench.of(program, What::kWaits);
+  ASSERT_EQ(told.size(), 1U);
+  ASSERT_EQ(told[0].told.kernels.size(), sched::WorkReady::kMost);
+  for (size_t i = 0; i < sched::WorkReady::kMost; ++i) EXPECT_EQ(told[0].told.kernels[i].time, kernels[i]) << i;
 }
 
 TEST(KernelDevice, ProcessesTakeTurns) {

@@ -49,11 +49,19 @@ void Programs::plan(Time at, Agenda::Kind kind, const Program& program) {
   agenda_.put(at, kind, static_cast<uint64_t>(&program - programs_.data()), program.life);
 }
 
-sched::WorkReady Programs::work_of(const Program& program) const {
+uint64_t Programs::last_of(const Program& program) {
+  return program.model->sequence.empty() ? kLastKernel : program.next;
+}
+
+sched::WorkReady Programs::work_of(const Program& program) {
   const ProgramModel& model = *program.model;
-  const Duration first =
-      model.sequence.empty() ? model.kernel : model.sequence[program.next % model.sequence.size()].time;
-  return {program.id, {static_cast<int64_t>(static_cast<double>(first.ns) * program.belief)}, model.sliceable};
+  sched::WorkReady ready{program.id, {}, program.kernels.size() <= sched::WorkReady::kMost};
+  for (size_t i = 0; i < std::min(program.kernels.size(), sched::WorkReady::kMost); ++i) {
+    const auto time = static_cast<int64_t>(static_cast<double>(program.kernels[i].ns) * program.belief);
+    ready.kernels.push_back({0, {time}, model.sliceable});
+  }
+  if (ready.pauses) ready.kernels.back().identity = last_of(program);
+  return ready;
 }
 
 std::vector<Duration> Programs::take_kernels(Program& program) const {
@@ -112,11 +120,11 @@ void Programs::begin(Time now, Program& program, std::vector<sched::Event>& hear
   program.has_work = true;
   program.belief = pool_.draw_belief(program.device);
   if (program.next == 0) program.began = now;
+  program.kernels = take_kernels(program);
   if (program.tells) heard.push_back(work_of(program));
-  const std::vector<Duration> kernels = take_kernels(program);
   program.work = {0};
-  for (const Duration kernel : kernels) program.work = program.work + kernel;
-  pool_.begin(now, program.id, kernels, program.belief);
+  for (const Duration kernel : program.kernels) program.work = program.work + kernel;
+  pool_.begin(now, program.id, program.kernels, program.belief);
 }
 
 void Programs::granted(Time now, const sched::Grant& grant) {
@@ -140,7 +148,7 @@ void Programs::work_ended(Time now, sched::LauncherId id, std::vector<sched::Eve
       program->used = {0};
     }
   }
-  const uint64_t after = has_sequence ? program->next : kLastKernel;
+  const uint64_t after = last_of(*program);
   Duration gap = has_sequence ? model.sequence[program->next - 1].gap : model.gap;
   if (!has_sequence || program->next == model.sequence.size()) {
     if (program->rounds.size() < kMostRounds) program->rounds.push_back({program->began, now});

@@ -54,12 +54,13 @@ class Programs {
     sched::LauncherId id = {0};  ///< 0: it is not there
     uint64_t life = 0;           ///< what was planned in an earlier one is void
     bool tells = false, has_work = false, is_silent = false, ignores_gate = false, is_over = false;
-    double belief = 1;    ///< so many times as long as it is it takes its work for; 0: it does not know
-    Time told;            ///< when it last said what it used
-    Duration used = {0};  ///< since then
-    size_t next = 0;      ///< kernel of its sequence
-    Duration work = {0};  ///< of the kernels it has for the device
-    Time began = {0};     ///< its round
+    double belief = 1;              ///< so many times as long as it is it takes its work for; 0: it does not know
+    Time told;                      ///< when it last said what it used
+    Duration used = {0};            ///< since then
+    size_t next = 0;                ///< kernel of its sequence
+    std::vector<Duration> kernels;  ///< that it has for the device, up to its next gap
+    Duration work = {0};            ///< of those
+    Time began = {0};               ///< its round
     std::vector<Round> rounds;
   };
 
@@ -72,7 +73,9 @@ class Programs {
   /// It is not there, and comes after a while.
   void come_back(Time now, Program& program);
   void plan(Time at, Agenda::Kind kind, const Program& program);
-  sched::WorkReady work_of(const Program& program) const;
+  /// Gaps after the same are alike.
+  static uint64_t last_of(const Program& program);
+  static sched::WorkReady work_of(const Program& program);
 
   const std::vector<ProgramModel>& models_;
   Agenda& agenda_;

@@ -101,7 +101,7 @@ void VirtualPool::kernels_happen(Time now, const Agenda::Entry& entry, std::vect
         heard.push_back(sched::DeviceUsed{told.launcher, told.time});
         break;
       case What::kWaits:
-        heard.push_back(sched::WorkReady{told.launcher, told.time, told.flag});
+        heard.push_back(sched::WorkReady{told.launcher, told.kernels, false});
         break;
       case What::kEnded:
         ended_.push_back(told.launcher);
@@ -124,7 +124,7 @@ void VirtualPool::heard_of_lane(Time now, Device& device, const KernelDevice::To
     case What::kUsed:
       return tell(now, executor, sched::DeviceUsed{told.launcher, told.time}, {0}, heard);
     case What::kWaits:
-      return tell(now, executor, sched::WorkReady{told.launcher, told.time, told.flag}, {0}, heard);
+      return tell(now, executor, sched::WorkReady{told.launcher, told.kernels, false}, {0}, heard);
     case What::kEnded: {
       const bool failed = told.flag || run.is_failed;
       remove_run(device, *id);
