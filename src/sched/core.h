@@ -204,6 +204,8 @@ class Scheduler::Impl {
   void place();
   void place_on_idle();
   void place_arrived(const Group& group, LevelNo level);
+  void place_those_behind();
+  void dequeue(Request& request);
   void place_beside(Device& device);
   /// False if one of this level has to wait until the device has less to do.
   bool place_beside(Device& device, LevelNo level);
@@ -267,6 +269,7 @@ class Scheduler::Impl {
   DeviceId last_ahead_ = {0};
   std::set<DeviceId> touched_;        // in this step: looked at after what is due was ended
   std::optional<RequestId> arrived_;  // in this step: it came to wait
+  std::set<LevelNo> left_;            // in this step: someone there waits no more
   Time alarm_ = Time::never();        // the WakeAt that stands
   uint64_t next_arrival_ = 1, next_executor_ = 1, next_run_ = 1, next_use_ = 1;
   uint64_t failed_starts_ = 0, evictions_ = 0, exits_done_ = 0, prefetches_ = 0, hits_ = 0, misses_ = 0;

@@ -44,6 +44,7 @@ void Scheduler::Impl::place() {
       prefetch(*next);
     }
   }
+  place_those_behind();
   for (const DeviceId id : touched) prefetch(*devices_.find(id));
   // Room on the host may have come to runs of other devices.
   while (!touched_.empty()) {
@@ -178,12 +179,31 @@ void Scheduler::Impl::place_arrived(const Group& group, LevelNo level) {
     took(*home);
     return;
   }
+  // A device may take someone else instead, whom it had to let wait for it: then it is another's turn to be asked.
+  const auto has_place = [&](DeviceId id) {
+    place_beside(*devices_.find(id));
+    return !first->queued;
+  };
   const uint64_t bytes = first->bytes;
   int looked = 0;
   for (const DeviceId home : devices_.homes(first->submit.function))
-    if (looked++ == kMostBeside || took(home)) return;
+    if (looked++ == kMostBeside || has_place(home)) return;
   for (const DeviceId device : devices_.joinable(level, bytes, kMostBeside))
-    if (took(device)) return;
+    if (has_place(device)) return;
+}
+
+// Who waited behind one that does not wait any more was asked for no device that nothing happened on.
+void Scheduler::Impl::place_those_behind() {
+  for (int i = 0; i < kMostBeside && !left_.empty() && !QUERN_MUTANT(75); ++i) {
+    const auto level = tenants_.next_level(left_.extract(left_.begin()).value());
+    if (level) place_arrived(tenants_.first(UINT64_MAX, *level)->group, *level);
+  }
+  left_.clear();
+}
+
+void Scheduler::Impl::dequeue(Request& request) {
+  tenants_.remove(request);
+  left_.insert(request.level);
 }
 
 // The most urgent first. One that waits for the device to have room is not overtaken by less urgent ones, or it might
@@ -221,7 +241,7 @@ bool Scheduler::Impl::place_beside(Device& device, LevelNo level) {
 
 void Scheduler::Impl::assign(Request& request, Device& device, const Request& first) {
   tenants_.took(request, first);
-  tenants_.remove(request);
+  dequeue(request);
 
   if (placement_->wants_device_alone()) {
     const auto others = device.executors;

@@ -125,7 +125,7 @@ void Scheduler::Impl::answer(Request& request, End end, Duration retry_after) {
   const RequestId id = request.submit.request;
   if (!(QUERN_MUTANT(25) && end == End::kLost))
     act(Answer{.request = id, .end = end, .run = request.run, .retry_after = retry_after});
-  if (request.queued) tenants_.remove(request);
+  if (request.queued) dequeue(request);
   timers_.arm(id, request.timer, Time::never());
   const FunctionId function = request.submit.function;
   if (is_own(request.level)) homes_.release(function, now_);

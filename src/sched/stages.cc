@@ -195,10 +195,12 @@ void Scheduler::Impl::exit_due() {
       continue;
     }
     ++exits_done_;
-    if (device)
-      leave(*device, key);
-    else
+    if (!device) {
       leave_host(key.second);
+      continue;
+    }
+    leave(*device, key);
+    touched_.insert(where);  // what it leaves can be promised
   }
 }
 

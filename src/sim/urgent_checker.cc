@@ -53,9 +53,7 @@ void UrgentChecker::on_step(Time now, const sched::Event& event, std::span<const
   for (const sched::RunId run : came)
     for (const auto& [device, runs] : there)
       if (runs.contains(run)) check_spares(now, run, runs);
-  // One that was before it may have gone in its stead.
-  const auto* submit = came.empty() ? std::get_if<sched::Submit>(&event) : nullptr;
-  check_waiting(now, core, there, submit ? submit->request : sched::RequestId{0});
+  check_waiting(now, core, there);
 }
 
 std::map<sched::DeviceId, UrgentChecker::OnDevice> UrgentChecker::placed(const sched::Scheduler& core) const {
@@ -104,7 +102,7 @@ void UrgentChecker::check_spares(Time now, sched::RunId came, const OnDevice& th
 }
 
 void UrgentChecker::check_waiting(Time now, const sched::Scheduler& core,
-                                  const std::map<sched::DeviceId, OnDevice>& there, sched::RequestId came) {
+                                  const std::map<sched::DeviceId, OnDevice>& there) {
   const Shadow::Request* first = nullptr;
   sched::RequestId first_id;
   for (const auto& [id, request] : shadow_.requests()) {
@@ -134,8 +132,7 @@ void UrgentChecker::check_waiting(Time now, const sched::Scheduler& core,
   }
   for (const auto& [id, device] : shadow_.devices()) {
     const auto runs = there.find(id);
-    // Who was behind another is looked at when something happens on a device.
-    if (!device.is_up || runs == there.end() || (first_id != came && !shadow_.touched().contains(id))) continue;
+    if (!device.is_up || runs == there.end()) continue;
     expect(!could_begin(now, *first, id, device, runs->second, core), now,
            "r{} of priority {} waits, and d{} has a lane and a level for who is more urgent than all {} there",
            first_id.value, first->level, id.value, runs->second.size());

@@ -33,9 +33,7 @@ class UrgentChecker final : public Checker {
   std::map<sched::DeviceId, OnDevice> placed(const sched::Scheduler& core) const;
   /// Who came in this step met this.
   void check_spares(Time now, sched::RunId came, const OnDevice& there);
-  /// `came`: in this step, to wait.
-  void check_waiting(Time now, const sched::Scheduler& core, const std::map<sched::DeviceId, OnDevice>& there,
-                     sched::RequestId came);
+  void check_waiting(Time now, const sched::Scheduler& core, const std::map<sched::DeviceId, OnDevice>& there);
   bool could_begin(Time now, const Shadow::Request& request, sched::DeviceId id, const Shadow::Device& device,
                    const OnDevice& there, const sched::Scheduler& core) const;
 

@@ -271,18 +271,19 @@ TEST(World, ProgressIsTold) {
 }
 
 TEST(World, EveryFaultStrikesAndAllWorkEnds) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  constexpr uint64_t kSeeds = 20;
+  std::map<std::string, uint64_t> struck;  // in how many of them
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Recorder recorder;
     const auto outcome = run(stormy_model(), seed, recorder);
     EXPECT_TRUE(outcome.drained) << seed;
-    if (seed == 1) {
-      for (const char* name :
-           {"executor_loss", "kernel_fault", "device_loss", "slow_load", "failed_load", "failed_start", "late_event",
-            "lost_memory", "cancel", "removal", "slow_fetch", "failed_fetch", "no_room", "host_memory", "lease"})
-        EXPECT_GT(outcome.faults.count(name), 0U) << name;
-    }
+    for (const char* name :
+         {"executor_loss", "kernel_fault", "device_loss", "slow_load", "failed_load", "failed_start", "late_event",
+          "lost_memory", "cancel", "removal", "slow_fetch", "failed_fetch", "no_room", "host_memory", "lease"})
+      struck[name] += outcome.faults.count(name) > 0;
     EXPECT_LT(outcome.ended, Time{Duration::seconds(60).ns}) << seed;
   }
+  for (const auto& [name, seeds] : struck) EXPECT_GE(seeds, kSeeds / 2) << name;
 }
 
 /// What holds of reports whatever goes wrong: a run starts before it ends, and nothing is heard of an executor, nor of
