@@ -483,6 +483,7 @@ Status LiveDaemon::give_room(LiveCall& call, const CallSpec& spec, const CallOpt
                                      object->bytes.size(), protocol_name_of(buffer.dtype), show_shape(buffer.shape),
                                      buffer.size_bytes));
         block = block_of(object);
+        call.borrowed.push_back(static_cast<uint32_t>(call.blocks->size()));
         if (buffer.passed) call.pass(object->number, buffer.size_bytes, object->id.substr(0, 12));
       } else {
         QUERN_TRY(block, arenas.input->take(buffer.size_bytes));

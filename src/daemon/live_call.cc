@@ -17,6 +17,11 @@ void LiveCall::pass(PassingRef number, uint64_t size_bytes, std::string name) {
   passes.push_back({std::move(number), static_cast<uint32_t>(blocks->size()), std::move(name)});
 }
 
+void LiveCall::release_objects() {
+  for (const uint32_t block : borrowed) (*blocks)[block] = {};
+  borrowed.clear();
+}
+
 // What is large travels as an object: ahead of its run, beside kernels of others. What is small is there sooner if its
 // run brings it along.
 std::vector<uint32_t> passed_inputs(const Manifest& manifest, const Plan& plan, const CallSpec& spec,

@@ -47,6 +47,7 @@ struct LiveCall final : Call {
   /// One per input and output in the order of the plan. Shared with the run: a call may be answered (cancelled) while
   /// its kernel still reads and writes them.
   std::shared_ptr<std::vector<ipc::Block>> blocks;
+  std::vector<uint32_t> borrowed;            ///< which of them are objects
   std::vector<std::shared_ptr<Lease>> kept;  ///< outputs that are to stay
   /// Where a device has memory of its own: what passes to it as objects, what it is left with, and the former as the
   /// core sees it, each once.
@@ -54,6 +55,8 @@ struct LiveCall final : Call {
   std::vector<sched::ObjectNeed> passing;
   /// The next of `blocks` is an object for devices with memory of their own.
   void pass(PassingRef number, uint64_t size_bytes, std::string name);
+  /// Nothing reads its inputs any more: those that are objects are let go.
+  void release_objects();
   /// What a run of it takes on a device, without a context.
   uint64_t device_bytes() const {
     uint64_t bytes = plan->run_bytes + function->object_bytes();

@@ -338,6 +338,8 @@ void Runner::carry_out(const sched::Answer& action) {
       if (call->times.placed.ns != 0) call->setup = setup_of(*call, run->second);
       tell_rounds(run->second.rounds, *call);
       for (const auto& kernel : run->second.kernels) call->kernels.push_back({kernel.launches, kernel.time_ns});
+      // Who hears of it may call at once with others, and find no room for them beside these.
+      if (std::find(over_.begin(), over_.end(), action.run->value) != over_.end()) call->release_objects();
     }
   if (action.end == sched::End::kTooLarge)
     if (const auto books = core_.host_books()) report.host_bytes = books->memory_bytes;
