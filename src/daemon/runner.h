@@ -299,6 +299,8 @@ class Runner {
   /// As many blank executors as demand wants, at most as many as the device may have.
   void fill_pool(uint64_t device);
   void fill_pools();
+  /// Not at once: blank ones are replaced when there is time for it.
+  void fill_pools_later();
   /// Config::pool, or fewer: their contexts may take an eighth of the device's memory.
   uint64_t most_blanks(const DeviceRecord& device) const;
   void check_greetings(Time now);

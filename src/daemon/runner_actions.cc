@@ -80,7 +80,7 @@ void Runner::carry_out(const sched::StartExecutor& action) {
     set_spin(device_id);
     waiting_events_.push_back(sched::ExecutorUp{action.executor});
   }
-  fill_pool(device_id);
+  fill_pools_later();
 }
 
 void Runner::carry_out(const sched::KillExecutor& action) {

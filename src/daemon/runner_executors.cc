@@ -13,7 +13,7 @@ namespace {
 // Opening a vendor's context takes 20-40 ms here, seconds on a GPU.
 constexpr Duration kGreetingLimit = Duration::seconds(60);
 constexpr Duration kDemandWindow = Duration::seconds(10);
-constexpr Duration kReplaceAfter = Duration::millis(500);
+constexpr Duration kFillAfter = Duration::millis(500);
 
 }  // namespace
 
@@ -91,6 +91,10 @@ void Runner::fill_pool(uint64_t device_id) {
       return;
     }
 }
+
+// To start one takes a core for some 50 ms: what a blank one was taken for needs that while it is set up, and a cold call
+// took longer with a pool than without.
+void Runner::fill_pools_later() { pools_due_ = std::min(pools_due_, os::now() + kFillAfter); }
 
 void Runner::fill_pools() {
   pools_due_ = Time::never();
@@ -260,8 +264,8 @@ void Runner::lose(uint64_t key) {
                     end.exit.signal ? fmt::format("signal {}", end.exit.signal) : fmt::format("exit {}", end.exit.code),
                     culprit ? fmt::format(", function {} is to blame", runs_.at(*culprit).function->name) : "",
                     end.last_words.empty() ? "" : "; its last words: " + end.last_words);
-  // A blank one is replaced; not at once, or one that never comes up would be for ever.
-  if (!executor.id && !executor.killed_by_us) pools_due_ = std::min(pools_due_, os::now() + kReplaceAfter);
+  // One that never comes up must not be replaced for ever.
+  if (!executor.id && !executor.killed_by_us) fill_pools_later();
   const auto id = executor.id;
   const uint64_t device_id = executor.device;
   const std::set<uint64_t> runs = executor.runs;
