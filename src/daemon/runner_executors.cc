@@ -92,8 +92,8 @@ void Runner::fill_pool(uint64_t device_id) {
     }
 }
 
-// To start one takes a core for some 50 ms: what a blank one was taken for needs that while it is set up, and a cold call
-// took longer with a pool than without.
+// To start one takes a core for some 50 ms: what a blank one was taken for needs that while it is set up, and a cold
+// call took longer with a pool than without.
 void Runner::fill_pools_later() { pools_due_ = std::min(pools_due_, os::now() + kFillAfter); }
 
 void Runner::fill_pools() {
