@@ -223,7 +223,8 @@ Status ExecutorProcess::require_segment(const std::shared_ptr<ipc::Segment>& seg
       ++it;
       continue;
     }
-    for (uint32_t lane = 0; lane < lanes_.size(); ++lane) QUERN_TRY(push(lane, ipc::ForgetSegmentCommand{it->first}));
+    for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
+      if (lanes_[lane].has_run) QUERN_TRY(push(lane, ipc::ForgetSegmentCommand{it->first}));
     QUERN_TRY(channel_.send(ipc::UnmapSegment{it->first}));
     it = segments_.erase(it);
   }
@@ -372,7 +373,10 @@ Status ExecutorProcess::push(uint32_t lane, const ipc::Command& command) {
   return {};
 }
 
-Status ExecutorProcess::push_run(uint32_t lane, const ipc::RunCommand& command) { return push(lane, command); }
+Status ExecutorProcess::push_run(uint32_t lane, const ipc::RunCommand& command) {
+  lanes_[lane].has_run = true;
+  return push(lane, command);
+}
 
 Status ExecutorProcess::stop_run(uint32_t lane, uint64_t run) {
   Lane& state = lanes_[lane];
