@@ -353,7 +353,8 @@ void ExecutorProcess::evict(uint64_t plan) {
   if (!item) return;
   if (item.mapped().state == State::kLoading) ++dropped_plans_[plan];
   ages_.erase(item.mapped().age);
-  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) (void)push(lane, ipc::ForgetPlanCommand{plan});
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    if (lanes_[lane].has_run) (void)push(lane, ipc::ForgetPlanCommand{plan});
   (void)channel_.send(ipc::DropPlan{plan});
   release_program(item.mapped().program);
 }

@@ -191,7 +191,7 @@ class ExecutorProcess {
     std::optional<os::Event> wake;
     uint64_t epoch = 0;
     ipc::Grant grant;
-    bool has_run = false;      ///< ever: else it knows no segment
+    bool has_run = false;      ///< ever: else it knows no plan and no segment
     bool is_stopping = false;  ///< its gate is closed whatever was granted
     bool trims = false;        ///< it was told to, and has not said that it did
   };
