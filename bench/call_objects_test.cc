@@ -2,9 +2,6 @@
 //
 // Objects as inputs of calls, as far as only a caller in the daemon's own process shows: what a call read is free the
 // moment its caller hears of its end, not when the caller is done with the answer.
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <algorithm>
 #include <memory>
 #include <semaphore>
@@ -13,8 +10,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "bench/site.h"
-#include "daemon/daemon.h"
+#include "bench/daemon_test.h"
 #include "function/tar.h"
 #include "os/file.h"
 
@@ -23,41 +19,10 @@ namespace {
 
 constexpr uint64_t kObjectBytes = 256 * kKiB;
 
-class CallObjects : public testing::Test {
+class CallObjects : public DaemonTest {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "quern_objects_XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    daemon::Config config;
-    daemon::DeviceConfig& device = config.devices.emplace_back();
-    device.name = "fake0";
-    device.driver = "fake";
-    config.tenants = tenants_of(1, false);
-    config.state_folder = folder_;
-    config.host_bytes = kObjectBytes * 3 / 2;  // room for one of them
-    auto created = daemon::Daemon::create(std::move(config));
-    ASSERT_TRUE(created.ok()) << created.error().text;
-    daemon_ = std::move(*created);
-    tenant_ = *daemon_->authenticate("t1");
-  }
-  void TearDown() override {
-    if (daemon_) daemon_->stop(Duration::seconds(5));
-    daemon_.reset();
-    os::remove_tree(folder_);
-  }
-
-  /// What `ask` is answered.
-  template <class T, class F>
-  static Result<T> answer_to(F&& ask) {
-    std::binary_semaphore done{0};
-    Result<T> answer = internal("no answer");
-    ask([&](Result<T> given) {
-      answer = std::move(given);
-      done.release();
-    });
-    done.acquire();
-    return answer;
+    start([](daemon::Config& config) { config.host_bytes = kObjectBytes * 3 / 2; });  // room for one of them
   }
   void deploy() {
     Files files;
@@ -99,10 +64,6 @@ class CallObjects : public testing::Test {
     if (ended->error) return *ended->error;
     return ended;
   }
-
-  std::string folder_;
-  std::unique_ptr<daemon::Daemon> daemon_;
-  const daemon::Tenant* tenant_ = nullptr;
 };
 
 TEST_F(CallObjects, AreFreeWhenTheCallerHearsOfTheEnd) {

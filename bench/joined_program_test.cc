@@ -4,16 +4,13 @@
 // has of them. The device is the fake one, and nothing is launched on it: a gate is all there is between the two.
 #include "bench/joined_program_test.h"
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
 #include <array>
 #include <memory>
 #include <semaphore>
 #include <string>
 #include <utility>
 
-#include "bench/site.h"
+#include "bench/daemon_test.h"
 #include "daemon/accounts.h"
 #include "daemon/daemon.h"
 #include "daemon/trace.h"
@@ -53,30 +50,14 @@ bool comes_true(F&& is_true) {
   return true;
 }
 
-class JoinedProgram : public testing::Test {
+class JoinedProgram : public DaemonTest {
  protected:
   void SetUp() override {
-    std::string folder = testing::TempDir() + "quern_joined_XXXXXX";
-    ASSERT_NE(mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    daemon::Config config;
-    daemon::DeviceConfig& device = config.devices.emplace_back();
-    device.name = "fake0";
-    device.driver = "fake";
-    config.tenants = tenants_of(1, false);
-    config.state_folder = folder_;
-    config.pool = 0;
-    config.record_file = folder_ + "/record.txt";
-    config.least_share = 0;  // else whoever is closed has a turn now and then, whatever becomes of the others
-    auto created = daemon::Daemon::create(std::move(config));
-    ASSERT_TRUE(created.ok()) << created.error().text;
-    daemon_ = std::move(*created);
-    tenant_ = *daemon_->authenticate("t1");
-  }
-  void TearDown() override {
-    if (daemon_) daemon_->stop(Duration::seconds(5));
-    daemon_.reset();
-    os::remove_tree(folder_);
+    start([](daemon::Config& config) {
+      config.pool = 0;
+      config.record_file = config.state_folder + "/record.txt";
+      config.least_share = 0;  // else whoever is closed has a turn now and then, whatever becomes of the others
+    });
   }
 
   daemon::ProgramLink join(const std::string& name, uint8_t priority) {
@@ -99,22 +80,13 @@ class JoinedProgram : public testing::Test {
   }
   /// Device time on the account of a program.
   uint64_t charged(const std::string& name) {
-    std::binary_semaphore done{0};
-    Result<daemon::AccountTable> table = internal("no answer");
-    daemon_->accounts(*tenant_, daemon::AccountBy::kFunction, [&](Result<daemon::AccountTable> got) {
-      table = std::move(got);
-      done.release();
-    });
-    done.acquire();
+    const auto table = answer_to<daemon::AccountTable>(
+        [&](auto done) { daemon_->accounts(*tenant_, daemon::AccountBy::kFunction, std::move(done)); });
     if (!table.ok()) ADD_FAILURE() << table.error().text;
     for (const auto& row : table->rows)
       if (row.function == daemon::Accounts::program(name)) return row.account.device_time_ns;
     return 0;
   }
-
-  std::string folder_;
-  std::unique_ptr<daemon::Daemon> daemon_;
-  const daemon::Tenant* tenant_ = nullptr;
 };
 
 // It never saw the kernel, but others of its name did: how long it takes is known by its identity.

@@ -210,7 +210,7 @@ void Dispatch::work_ready(const WorkReady& ready, Time now) {
 // How long it took before counts what it takes to launch, too; but what it is about to do now it knows better.
 void Dispatch::expect_gap(Launcher& program, bool pauses, Time now) {
   const auto burst = bursts_.of(program.device, program.function, program.after);
-  const bool is_told = pauses && !program.kernels.empty() && program.kernels.back().identity != 0;
+  const bool is_told = pauses && program.kernels.back().identity != 0;
   uint64_t after = burst ? burst->after : 0;
   program.ends = burst ? now + burst->length : Time{0};
   if (is_told && (!burst || burst->after != program.kernels.back().identity)) {
