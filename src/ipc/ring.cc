@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A record is a u32 size, a u32 that is zero, and the bytes padded to 8. A record never wraps: where it would, a size
-// of kSkip sends the reader to the start. Indices count bytes for ever and are taken modulo the size.
+// of kSkip sends the reader to the start. Indices count bytes for ever and are taken modulo the size. To start again is
+// to pass over the rest of a round that nobody waits in: it takes no room, and `start` tells the reader.
 #include "ipc/ring.h"
 
 #include <bit>
@@ -22,12 +23,18 @@ RingProducer::RingProducer(RingHead& head, const RingTail& tail, std::span<std::
 Status RingProducer::push(std::span<const std::byte> record) {
   QUERN_CHECK(record.size() <= kLargestRecord, "record size");
   const uint64_t read = tail_.read.load(std::memory_order_acquire);
-  if (read > written_ || written_ - read > data_.size()) return unavailable("ring: the reader's index makes no sense");
-  const size_t at = written_ & (data_.size() - 1);
+  if (waiting(read) > data_.size()) return unavailable("ring: the reader's index makes no sense");
+  const uint64_t round = data_.size() - 1;
+  // The reader looks at `start` only once there is something to read, that is after this push.
+  if (read == written_ && (written_ & round) != 0) {
+    written_ = start_ = (written_ | round) + 1;
+    head_.start.store(start_, std::memory_order_relaxed);
+  }
+  const size_t at = written_ & round;
   const size_t to_end = data_.size() - at;
   const size_t need = padded(record.size());
   const size_t skip = need > to_end ? to_end : 0;
-  if (skip + need > data_.size() - (written_ - read)) return exhausted("ring: is full");
+  if (skip + need > data_.size() - waiting(read)) return exhausted("ring: is full");
   std::byte* place = data_.data() + at;
   if (skip) {
     std::memcpy(place, &kSkip, sizeof kSkip);
@@ -45,7 +52,7 @@ Status RingProducer::push(std::span<const std::byte> record) {
 
 bool RingProducer::is_half_full() const {
   const uint64_t read = tail_.read.load(std::memory_order_acquire);
-  return read > written_ || written_ - read > data_.size() / 2;
+  return waiting(read) > data_.size() / 2;
 }
 
 bool RingProducer::consumer_sleeps() const { return tail_.sleeping.load(std::memory_order_seq_cst) != 0; }
@@ -60,7 +67,9 @@ bool RingConsumer::empty() const { return head_.written.load(std::memory_order_a
 Result<bool> RingConsumer::pop(Bytes& into) {
   const uint64_t written = head_.written.load(std::memory_order_acquire);
   if (written == read_) return false;
-  if (written < read_ || written - read_ > data_.size()) return invalid("ring: the writer's index makes no sense");
+  const uint64_t start = head_.start.load(std::memory_order_relaxed);
+  if (start > read_ && start - read_ < data_.size() && (start & (data_.size() - 1)) == 0) read_ = start;
+  if (written <= read_ || written - read_ > data_.size()) return invalid("ring: the writer's index makes no sense");
   uint64_t available = written - read_;
   size_t at = read_ & (data_.size() - 1);
   uint32_t size = 0;

@@ -13,10 +13,16 @@
 /// A ring has three parts: `RingHead` and the data, written by the producer, and `RingTail`, written by the consumer.
 /// Each part lies in the shared memory of its writer and is mapped read-only by the other, who copies out first and
 /// checks afterwards: a stranger can stop or spoil its own half, and nothing else.
+///
+/// Whoever writes into a ring that was read to its end starts again at the first byte. So a ring touches as much memory
+/// as ever waited in it, and one whose consumer keeps up stays within a few cache lines.
 namespace quern::ipc {
 
 struct alignas(64) RingHead {
-  std::atomic<uint64_t> written{0};  ///< bytes ever written
+  std::atomic<uint64_t> written{0};  ///< bytes ever written, or passed over
+  /// Where it last started again: all before it is read or passed over. Stored before `written`, and only while the
+  /// consumer has nothing to read.
+  std::atomic<uint64_t> start{0};
 };
 struct alignas(64) RingTail {
   std::atomic<uint64_t> read{0};      ///< bytes ever read
@@ -39,10 +45,15 @@ class RingProducer {
   bool is_half_full() const;
 
  private:
+  /// Not read yet; more than there is room for if the consumer's index makes no sense.
+  uint64_t waiting(uint64_t read) const {
+    return read > written_ ? UINT64_MAX : written_ - (read < start_ ? start_ : read);
+  }
+
   RingHead& head_;
   const RingTail& tail_;
   std::span<std::byte> data_;
-  uint64_t written_ = 0;  ///< our own copy: nobody else's memory decides where we write
+  uint64_t written_ = 0, start_ = 0;  ///< our own copies: nobody else's memory decides where we write
 };
 
 class RingConsumer {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "base/prng.h"
@@ -46,6 +49,43 @@ TEST(Ring, RecordsOfEverySizeComeOutAsTheyWentInAcrossManyWraps) {
   }
 }
 
+TEST(Ring, OneThatIsReadToItsEndStartsAgainAtItsFirstByte) {
+  auto shared = std::make_unique<Shared>();
+  RingProducer producer(shared->head, shared->tail, shared->data);
+  RingConsumer consumer(shared->head, shared->tail, shared->data);
+  Bytes got;
+  for (uint64_t i = 0; i < 10000; ++i) {
+    const std::vector<size_t> sizes = i % 2 == 0 ? std::vector<size_t>{200, 300} : std::vector<size_t>{200};
+    for (const size_t size : sizes) ASSERT_TRUE(producer.push(pattern(i, size)).ok());
+    for (const size_t size : sizes) {
+      ASSERT_TRUE(*consumer.pop(got));
+      ASSERT_EQ(got, pattern(i, size));
+    }
+    ASSERT_FALSE(*consumer.pop(got));
+  }
+  EXPECT_TRUE(std::all_of(shared->data + 1024, std::end(shared->data), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST(Ring, AllOfItsRoomIsThereAfterItStartedAgain) {
+  auto shared = std::make_unique<Shared>();
+  RingProducer producer(shared->head, shared->tail, shared->data);
+  RingConsumer consumer(shared->head, shared->tail, shared->data);
+  const auto records_that_fit = [&] {
+    int count = 0;
+    while (producer.push(Bytes(1000)).ok()) ++count;
+    return count;
+  };
+  const int at_first = records_that_fit();
+  Bytes got;
+  for (int i = 0; i < at_first; ++i) ASSERT_TRUE(*consumer.pop(got));
+  EXPECT_FALSE(producer.is_half_full());
+  ASSERT_TRUE(producer.push(Bytes(8)).ok());
+  ASSERT_TRUE(*consumer.pop(got));
+  EXPECT_EQ(records_that_fit(), at_first);
+  for (int i = 0; i < at_first; ++i) ASSERT_TRUE(*consumer.pop(got));
+  EXPECT_FALSE(*consumer.pop(got));
+}
+
 TEST(Ring, AFullRingRefusesAndTakesAgainOnceRead) {
   auto shared = std::make_unique<Shared>();
   RingProducer producer(shared->head, shared->tail, shared->data);
@@ -67,6 +107,7 @@ TEST(Ring, AWriterThatLiesIsAnErrorAndNeverReadPastTheData) {
       auto shared = std::make_unique<Shared>();
       std::memcpy(shared->data, &size, sizeof size);
       shared->head.written.store(lie);
+      shared->head.start.store(size);  // a lie, too
       RingConsumer consumer(shared->head, shared->tail, shared->data);
       Bytes got;
       for (int i = 0; i < 4; ++i) {
