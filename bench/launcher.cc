@@ -362,6 +362,7 @@ class LauncherProcess {
   }
 
   void tell_ready(uint32_t groups) {
+    first_start_ns_ = 0;
     if (!gate_) return;
     const auto time_ns = static_cast<uint64_t>(group_ns_ * groups);
     gate_->work_ready({.at_ns = os::now().ns, .kernels = {{identity(groups), groups, time_ns, true}}, .pauses = true});
@@ -390,6 +391,7 @@ class LauncherProcess {
     what.local = {1, 1, 1};
     QUERN_TRY(const uint64_t point, queue_->launch(what));
     QUERN_TRY(queue_->flush());
+    if (gate_) gate_->launched();
     const double expected_ns = group_ns_ * static_cast<double>(groups);
     const int64_t now_ns = os::now().ns;
     end_ns_ = (in_flight_.empty() ? now_ns : std::max(end_ns_, now_ns)) + static_cast<int64_t>(expected_ns);
@@ -418,6 +420,7 @@ class LauncherProcess {
                          .end_ns = time->end_ns}});
       wall_ns += took_ns;
       end_ns_ = last_end_ns_ = time->end_ns;
+      if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
       in_flight_.pop_front();
     }
     for (const InFlight& one : in_flight_) end_ns_ += static_cast<int64_t>(one.expected_ns);
@@ -477,7 +480,7 @@ class LauncherProcess {
       QUERN_TRY(run_kernel(order.groups));
       known = os::now();
       // Gaps after the same place in the task are alike.
-      if (gate_) gate_->gap_begun({.at_ns = last_end_ns_, .after = i + 1});
+      if (gate_) gate_->gap_begun({.at_ns = last_end_ns_, .after = i + 1, .started_ns = first_start_ns_});
       tell_used();
     }
     answer_.took_ns = (known - begin).ns;
@@ -507,7 +510,7 @@ class LauncherProcess {
       }
     }
     QUERN_TRY(retire(0));
-    if (gate_) gate_->gap_begun({.at_ns = last_end_ns_, .after = identity(order.groups)});
+    if (gate_) gate_->gap_begun({.at_ns = last_end_ns_, .after = identity(order.groups), .started_ns = 0});
     tell_used();
     return {};
   }
@@ -533,6 +536,7 @@ class LauncherProcess {
   double group_ns_ = 0;
   int64_t end_ns_ = 0;       // when all that is in flight is expected to have ended
   int64_t last_end_ns_ = 0;  // of what did
+  int64_t first_start_ns_ = 0;  // of what was launched since there was work; 0: nothing of it ended yet
   int64_t wall_ns_ = 0;      // of all that ended since someone set it to 0
   uint64_t charged_ns_ = 0;  // by the queue's account, so far
 };

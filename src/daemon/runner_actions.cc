@@ -285,7 +285,11 @@ void Runner::finish(uint64_t run_id, bool failed) {
   over_.push_back(run_id);
   LiveRun& run = runs_.at(run_id);
   if (std::exchange(run.pinned, false)) executors_.at(run.executor).process->unpin(run.plan->id);
-  feed(sched::Finished{{run_id}, failed, run.no_room, Duration{static_cast<int64_t>(run.device_time_ns)}});
+  feed(sched::Finished{{run_id},
+                       failed,
+                       run.no_room,
+                       Duration{static_cast<int64_t>(run.device_time_ns)},
+                       std::max(run.started, Time{0})});
 }
 
 void Runner::forget_run(uint64_t run_id) {

@@ -58,9 +58,12 @@ void Runner::heard(sched::LauncherId launcher, const ipc::LaneEvent& event) {
   const auto within = [](uint64_t ns) {
     return Duration{static_cast<int64_t>(std::min<uint64_t>(ns, Duration::seconds(3600).ns))};
   };
+  const auto lately = [now = os::now()](int64_t ns) {
+    return Time{std::clamp(ns, now.ns - Duration::millis(1).ns, now.ns)};
+  };
   if (const auto* ready = std::get_if<ipc::WorkReady>(&event)) {
     static_assert(ipc::WorkReady::kMost == sched::WorkReady::kMost);
-    sched::WorkReady told{launcher, {}, ready->pauses};
+    sched::WorkReady told{launcher, {}, ready->pauses, lately(ready->at_ns)};
     std::optional<KernelPlace> place;
     for (const auto& kernel : ready->kernels) {
       uint64_t time_ns = kernel.time_ns;
@@ -71,10 +74,8 @@ void Runner::heard(sched::LauncherId launcher, const ipc::LaneEvent& event) {
     }
     feed(told);
   } else if (const auto* gap = std::get_if<ipc::GapBegun>(&event)) {
-    const Time now = os::now();
     // One that began long ago is no gap of now: it would be filled into the past.
-    const Time at{std::clamp(gap->at_ns, now.ns - Duration::millis(1).ns, now.ns)};
-    feed(sched::GapBegun{launcher, at, gap->after});
+    feed(sched::GapBegun{launcher, lately(gap->at_ns), gap->after, {std::max<int64_t>(0, gap->started_ns)}});
   } else if (const auto* used = std::get_if<ipc::DeviceUsed>(&event)) {
     counters_.past_gate.fetch_add(used->past_gate, std::memory_order_relaxed);
     if (sched::is_program(launcher)) charge(programs_.at(launcher.value - sched::kFirstProgram), used->time_ns);

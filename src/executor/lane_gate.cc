@@ -90,6 +90,13 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, uint32_t launch, co
         [[fallthrough]];
       case Why::kClosed:
       case Why::kEarly:
+        // Whoever filled a gap is in the way of who comes back, also with what it says.
+        if (grant.until_ns != 0 && grant.tells && links_.shares_core) {
+          QUERN_TRY(queue_->flush());
+          stand_back(true);
+          os::yield();
+          if (links_.daemon.gate.word.load(std::memory_order_acquire) != word && commands_.empty()) break;
+        }
         if (grant.tells) tell_next(ready, launch, cut, parts);
         tell_traced();
         tell_used(Moment::kWait);

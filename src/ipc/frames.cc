@@ -143,7 +143,7 @@ void fields(V& v, WorkReady& w) {
 }
 template <class V>
 void fields(V& v, GapBegun& g) {
-  v(g.at_ns), v(g.after);
+  v(g.at_ns), v(g.after), v(g.started_ns);
 }
 template <class V>
 void fields(V& v, DeviceUsed& u) {

@@ -49,7 +49,10 @@ Permit Program::ask(const Ask& ask) {
   const Permit answer = permit(grant, ask, grant.from_ns != 0 || grant.until_ns != 0 ? os::now().ns : 0);
   asked_from_ns_ = answer.why == Permit::Why::kEarly ? grant.from_ns : 0;
   if (answer.parts > 0) ++permits_;
-  if (answer.parts == 0) tell_traced();
+  if (answer.parts == 0) {
+    tell_ready();
+    tell_traced();
+  }
   // Whether it may go on depends on what it used.
   if (answer.parts == 0 && grant.meters && used_.launches > 0) tell_used(os::now().ns);
   return answer;
@@ -68,11 +71,21 @@ void Program::wait() {
 }
 
 void Program::work_ready(const ipc::WorkReady& ready) {
-  is_telling_ = ipc::is_telling(gate().word.load(std::memory_order_acquire)) && tell(ready);
+  const uint64_t word = gate().word.load(std::memory_order_acquire);
+  has_ready_ = is_telling_ = ipc::is_telling(word);
+  if (!has_ready_) return;
+  ready_ = ready;
+  if (!ipc::is_open(word)) tell_ready();
+}
+
+void Program::tell_ready() {
+  if (!std::exchange(has_ready_, false)) return;
+  is_telling_ = tell(ready_);
   tell_traced();
 }
 
 void Program::gap_begun(const ipc::GapBegun& gap) {
+  tell_ready();
   if (ipc::is_telling(gate().word.load(std::memory_order_acquire))) tell(gap);
 }
 

@@ -32,8 +32,11 @@ class Program {
   /// Until there is another grant than the one that was asked last, or the time of its `from` has come.
   void wait();
 
-  /// Before the first launch after a gap, before anything is asked for. Not told where nobody listens.
+  /// Before the first launch after a gap, before anything is asked for. Not told where nobody listens. Who is let
+  /// through at once tells it after that launch, for the daemon may take the core to hear of it.
   void work_ready(const ipc::WorkReady& ready);
+  /// After every launch, once the device has it.
+  void launched() { tell_ready(); }
   /// All that was launched has ended, and nothing is to be launched.
   void gap_begun(const ipc::GapBegun& gap);
   /// A launch of it has ended. What ended is summed up and told at most every millisecond.
@@ -48,6 +51,7 @@ class Program {
   /// False if the daemon has not read enough of what it was told for this to have room.
   template <class Event>
   bool tell(const Event& event);
+  void tell_ready();
   void tell_used(int64_t now_ns);
   void tell_traced();
 
@@ -61,6 +65,8 @@ class Program {
   ipc::DeviceUsed used_;
   ipc::Traced traced_;
   int64_t told_ns_ = 0;
+  ipc::WorkReady ready_;
+  bool has_ready_ = false;   ///< which is not told yet
   bool is_telling_ = false;
   uint64_t asked_word_ = 0;    ///< of the gate, when it was asked last
   int64_t asked_from_ns_ = 0;  ///< of the grant, if that was too early; else 0

@@ -87,7 +87,7 @@ TEST_F(ProgramTest, TellsThatItHasWorkOnceThereIsRoomForIt) {
   grant.tells = true;
   set_gate(grant);
   for (int i = 0; i < 100'000; ++i) program_->gap_begun({});  // more than there is room for
-  program_->work_ready({});
+  program_->work_ready({.kernels = {{}}});
   program_->ask(small_kernel());
   for (const auto& event : told()) ASSERT_TRUE(std::holds_alternative<ipc::GapBegun>(event));
   program_->ask(small_kernel());
@@ -96,6 +96,39 @@ TEST_F(ProgramTest, TellsThatItHasWorkOnceThereIsRoomForIt) {
   EXPECT_TRUE(std::holds_alternative<ipc::WorkReady>(events[0]));
   program_->ask(small_kernel());
   EXPECT_TRUE(told().empty()) << "it is known";
+}
+
+// To tell takes longer than to launch: the device need not wait for it.
+TEST_F(ProgramTest, WhoIsLetThroughTellsOfItsWorkOnceThatIsLaunched) {
+  ipc::Grant grant = open_grant();
+  grant.tells = true;
+  set_gate(grant);
+  const auto is_told = [&](int64_t at_ns) {
+    const auto events = told();
+    return events.size() == 1 && std::get<ipc::WorkReady>(events[0]).at_ns == at_ns;
+  };
+  program_->work_ready({.at_ns = 1, .kernels = {}});
+  EXPECT_EQ(program_->ask(small_kernel()).parts, 1u);
+  EXPECT_TRUE(told().empty());
+  program_->launched();
+  EXPECT_TRUE(is_told(1));
+  program_->launched();
+  EXPECT_TRUE(told().empty()) << "once";
+
+  program_->work_ready({.at_ns = 2, .kernels = {}});
+  grant.from_ns = (os::now() + Duration::seconds(60)).ns;
+  set_gate(grant);
+  EXPECT_EQ(program_->ask(small_kernel()).parts, 0u);
+  EXPECT_TRUE(is_told(2)) << "it has to wait after all";
+
+  set_gate(ipc::Grant{.tells = true});
+  program_->work_ready({.at_ns = 3, .kernels = {}});
+  EXPECT_TRUE(is_told(3)) << "whoever is closed is opened sooner for it";
+
+  set_gate(ipc::Grant{.open = true});
+  program_->work_ready({.at_ns = 4, .kernels = {}});
+  program_->launched();
+  EXPECT_TRUE(told().empty()) << "nobody listens";
 }
 
 // One that does not ask, or launches though it is closed, says so itself: nobody else could.

@@ -191,7 +191,7 @@ class Scheduler::Impl {
   void on(const LauncherUp& event);
   void on(const LauncherGone& event) { dispatch_.gone(event.launcher, now_); }
   void on(const WorkReady& event) { dispatch_.work_ready(event, now_); }
-  void on(const GapBegun& event) { dispatch_.gap_begun(event.launcher, std::min(event.at, now_), event.after); }
+  void on(const GapBegun& event) { dispatch_.gap_begun(event, now_); }
   void on(const DeviceUsed& event) { dispatch_.used(event.launcher, event.device_time, now_); }
   void on(const GapsKnown& event) { dispatch_.gaps_known(event); }
   void begin_launching(RunRecord& run);

@@ -23,6 +23,9 @@ constexpr Duration kSeenLately = Duration::millis(5);
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
+// A launch that takes longer to reach the device was held up.
+constexpr Duration kLongestLaunch = Duration::micros(300);
+
 constexpr uint8_t kNobody = 2 * kLeastUrgent + 2;
 // After which a gap began that nobody told of.
 constexpr uint64_t kNowhere = UINT64_MAX - 1;
@@ -97,6 +100,7 @@ void Dispatch::run_began(const Who& who, RunId run, bool is_ready, Time now) {
   lane.told_used = {0};
   lane.expected = who.expected;
   lane.ends = is_ready ? end_of(lane, now) : Time{0};
+  lane.ready_at = {0};
   lane.run = run;
   lane.state = is_ready ? Launcher::State::kWorking : Launcher::State::kIdle;
   lane.kernels.clear();
@@ -108,7 +112,8 @@ void Dispatch::run_began(const Who& who, RunId run, bool is_ready, Time now) {
   lane.first_unit = first_unit_of(who.device, who.function, who.quota);
   Place& place = places_[who.device];
   place.launchers.insert(who.launcher);
-  came_back(place, who.function);
+  const Time back = came_back(place, who.function);
+  if (is_ready) lane.ready_at = back;
   touch(who.device);
 }
 
@@ -145,7 +150,9 @@ void Dispatch::run_ended(LauncherId id, Time now) {
   });
   if (has_other) return;
   place.absent[lane.function] = {
-      rank_of(lane.priority, false), {now, gaps_.of(lane.device, lane.function, Gaps::kBetweenRuns)}, false};
+      rank_of(lane.priority, false),
+      {now, gaps_.of(lane.device, lane.function, Gaps::kBetweenRuns), latency_of(lane.device, lane.function)},
+      false};
   absent_on_[lane.function].insert(lane.device);
 }
 
@@ -167,14 +174,29 @@ void Dispatch::called(FunctionId function, Time now) {
   }
 }
 
-void Dispatch::came_back(Place& place, FunctionId function) {
-  if (place.absent.erase(function) == 0) return;
+Time Dispatch::came_back(Place& place, FunctionId function) {
+  const auto absent = place.absent.extract(function);
+  if (!absent) return {0};
   // The others that waited for it wait for nothing.
   const auto devices = absent_on_.extract(function);
   for (const DeviceId other : devices.mapped()) {
     places_[other].absent.erase(function);
     touch(other);
   }
+  return absent.mapped().is_back ? absent.mapped().pause.began : Time{0};
+}
+
+// A quarter of them is shorter than what is expected. Who fills a gap until then delays the next by what it errs, and
+// so what is seen here, but not that quarter: else each would make the next one longer.
+Duration Dispatch::latency_of(DeviceId device, FunctionId function) const {
+  const Gaps::Prediction seen = gaps_.of(device, function, Gaps::kLaunching);
+  if (!seen.is_known) return config_.launch_latency;
+  return std::min(std::max(Duration{seen.median.ns - seen.spread.ns / 2}, Duration{0}), kLongestLaunch);
+}
+
+void Dispatch::learn_latency(const Launcher& launcher, Time started) {
+  if (started.ns == 0 || launcher.ready_at.ns == 0 || started < launcher.ready_at) return;
+  gaps_.add(launcher.device, launcher.function, Gaps::kLaunching, started - launcher.ready_at);
 }
 
 void Dispatch::used(LauncherId id, Duration time, Time now) {
@@ -197,46 +219,52 @@ void Dispatch::work_ready(const WorkReady& ready, Time now) {
   if (launcher.kernels.empty()) launcher.kernels.emplace_back();  // of which nothing is known
   launcher.has_told = true;
   if (launcher.state == Launcher::State::kPausing) {
+    const Time since = ready.at.ns == 0 ? now : std::clamp(ready.at, launcher.pause.began, now);
     if (launcher.after != kNowhere)
-      learn_gap(launcher.device, launcher.function, launcher.after, now - launcher.pause.began);
+      learn_gap(launcher.device, launcher.function, launcher.after, since - launcher.pause.began);
     launcher.state = Launcher::State::kWorking;
     launcher.owed_at = now;
-    launcher.ready_at = now;
-    expect_gap(launcher, ready.pauses, now);
+    launcher.ready_at = since;
+    expect_gap(launcher, ready.pauses, since);
   }
   touch(launcher.device);
 }
 
-// How long it took before counts what it takes to launch, too; but what it is about to do now it knows better.
-void Dispatch::expect_gap(Launcher& program, bool pauses, Time now) {
+// How long it took before counts what it takes to launch, too; but what it is about to do now it knows better, if gaps
+// are known by what they come after.
+void Dispatch::expect_gap(Launcher& program, bool pauses, Time since) {
   const auto burst = bursts_.of(program.device, program.function, program.after);
-  const bool is_told = pauses && program.kernels.back().identity != 0;
-  uint64_t after = burst ? burst->after : 0;
-  program.ends = burst ? now + burst->length : Time{0};
-  if (is_told && (!burst || burst->after != program.kernels.back().identity)) {
-    after = program.kernels.back().identity;
-    Duration length = config_.launch_latency;
-    bool is_known = true;
-    for (const KernelAhead& kernel : program.kernels) {
-      length = length + kernel.time;
-      is_known &= kernel.time.ns > 0;
+  program.ends = burst ? since + burst->length : Time{0};
+  program.then = burst ? gaps_.of(program.device, program.function, burst->after) : Gaps::Prediction{};
+  const uint64_t last = pauses ? program.kernels.back().identity : 0;
+  if (last == 0 || (burst && burst->after == last)) return;
+  const Gaps::Prediction told = gaps_.of(program.device, program.function, last);
+  if (!told.is_known) return;
+  program.then = told;
+  program.ends = since + latency_of(program.device, program.function);
+  for (const KernelAhead& kernel : program.kernels) {
+    if (kernel.time.ns == 0) {
+      program.ends = {0};
+      return;
     }
-    program.ends = is_known ? now + length : Time{0};
+    program.ends = program.ends + kernel.time;
   }
-  if (program.ends.ns != 0) program.then = gaps_.of(program.device, program.function, after);
 }
 
-void Dispatch::gap_begun(LauncherId id, Time at, uint64_t after) {
-  const auto it = launchers_.find(id);
+void Dispatch::gap_begun(const GapBegun& gap, Time now) {
+  const auto it = launchers_.find(gap.launcher);
   if (it == launchers_.end() || it->second.state != Launcher::State::kWorking) return;
   Launcher& launcher = it->second;
+  const Time at = std::min(gap.at, now);
+  learn_latency(launcher, std::min(gap.started, at));
   if (const Time since = std::exchange(launcher.ready_at, Time{0}); since.ns != 0)
-    bursts_.add(launcher.device, launcher.function, launcher.after, at - since, after);
+    bursts_.add(launcher.device, launcher.function, launcher.after, at - since, gap.after);
   launcher.ends = {0};
   launcher.state = Launcher::State::kPausing;
   launcher.has_told = true;
-  launcher.after = after;
-  launcher.pause = {at, gaps_.of(launcher.device, launcher.function, after)};
+  launcher.after = gap.after;
+  launcher.pause = {at, gaps_.of(launcher.device, launcher.function, gap.after),
+                    latency_of(launcher.device, launcher.function)};
   touch(launcher.device);
 }
 
@@ -390,7 +418,7 @@ Dispatch::Levels Dispatch::levels_of(Place& place, Time now) {
         const bool is_at_it = now - launcher.seen < kSeenLately;
         launcher.ready_at = launcher.ends = {0};
         if (!is_at_it && launcher.state == State::kWorking) {
-          launcher.pause = {launcher.seen, {}};
+          launcher.pause = {launcher.seen, {}, config_.launch_latency};
           launcher.after = kNowhere;
         }
         launcher.state = is_at_it ? State::kWorking : State::kPausing;
@@ -530,7 +558,7 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
   }
   if (!pause.gap.is_known) return probing();
   if (now > pause.late()) return probing();
-  grant.until = pause.back() + config_.launch_latency;
+  grant.until = pause.back() + pause.latency;
   grant.slice = slice_in(pause.gap.median);
   grant.open = pause.gap.median >= config_.shortest_gap;
   if (pause.gap.is_stable)

@@ -56,8 +56,8 @@ class Dispatch {
   /// A lane has a run. `is_ready`: it could launch at once; else run_ready follows.
   void run_began(const Who& lane, RunId run, bool is_ready, Time now);
   void run_ready(LauncherId lane, Time now);
-  /// What a run used of the device in all, before run_ended.
-  void run_used(LauncherId lane, Duration in_all, Time now);
+  /// What a run used of the device in all, and when its first launch began (0: not known), before run_ended.
+  void run_used(LauncherId lane, Duration in_all, Time started, Time now);
   void run_ended(LauncherId lane, Time now);
   /// A request of the function came: what it does next is known.
   void called(FunctionId function, Time now);
@@ -65,7 +65,7 @@ class Dispatch {
   /// A launcher had something on the device: all that is known of a program that is alone and tells no more.
   void used(LauncherId launcher, Duration time, Time now);
   void work_ready(const WorkReady& ready, Time now);
-  void gap_begun(LauncherId launcher, Time at, uint64_t after);
+  void gap_begun(const GapBegun& gap, Time now);
   void gaps_known(const GapsKnown& known);
   void forget(FunctionId function);
 
@@ -101,6 +101,7 @@ class Dispatch {
   struct Pause {
     Time began;
     Gaps::Prediction gap;
+    Duration latency = {0};  ///< from its end to the first START after it
     /// When it is expected back: at the usual time, or as early as it ever is.
     Time back() const { return began + (gap.is_stable ? gap.median : gap.early); }
     /// From then on nothing is known of it.
@@ -131,7 +132,7 @@ class Dispatch {
     bool has_told = false;            ///< of a program: what it is doing, since it was asked to
     Duration told_used = {0};         ///< of this run, by DeviceUsed
     Duration expected = {0};          ///< of the device, by its run
-    Time ready_at = {0};              ///< of a program: when its last gap ended; 0: nobody knows
+    Time ready_at = {0};              ///< when its last gap ended, or the one before its run; 0: nobody knows
     Time ends = {0};                  ///< its run, or what it does until the next gap, if nothing comes in between
     Gaps::Prediction then;            ///< the gap that begins there
     Time fills_until = {0};           ///< it fills a gap, and its run ends then
@@ -224,8 +225,8 @@ class Dispatch {
   /// In a gap whose end is known.
   Duration slice_in(Duration gap) const;
   Time end_of(const Launcher& lane, Time now) const;
-  /// A program has work: when its next gap begins, and which.
-  void expect_gap(Launcher& program, bool pauses, Time now);
+  /// A program has work since then: when its next gap begins, and which.
+  void expect_gap(Launcher& program, bool pauses, Time since);
   std::optional<Grant> owed_grant(Launcher& launcher, Time now, Place& place);
   /// A window gives it more than all have anyway, and turns enough to be counted.
   bool is_worth_turns(uint32_t request) const {
@@ -234,7 +235,11 @@ class Dispatch {
   /// Of what it is behind its request.
   std::optional<Grant> owed_request(Launcher& launcher, Time now, Place& place);
   void set_due(DeviceId id, Place& place, Time due);
-  void came_back(Place& place, FunctionId function);
+  /// Since when it is back; 0: it was not expected.
+  Time came_back(Place& place, FunctionId function);
+  void learn_latency(const Launcher& launcher, Time started);
+  /// How long its launches take to reach the device.
+  Duration latency_of(DeviceId device, FunctionId function) const;
 
   const Config& config_;
   const Arbitration arbitration_;

@@ -80,9 +80,11 @@ Duration Dispatch::left_of(const Launcher& launcher, Time now) {
   return quotas_.left(launcher.device, launcher.function, units, now);
 }
 
-void Dispatch::run_used(LauncherId id, Duration in_all, Time now) {
+void Dispatch::run_used(LauncherId id, Duration in_all, Time started, Time now) {
   const auto it = launchers_.find(id);
-  if (it == launchers_.end() || !it->second.run || !it->second.has_quota()) return;
+  if (it == launchers_.end() || !it->second.run) return;
+  learn_latency(it->second, std::min(started, now));
+  if (!it->second.has_quota()) return;
   if (in_all > it->second.told_used && !QUERN_MUTANT(54)) charge(it->second, in_all - it->second.told_used, now);
   it->second.told_used = std::max(it->second.told_used, in_all);
 }

@@ -39,6 +39,7 @@ std::vector<Scheduler::GapsSeen> Gaps::seen(FunctionId function) const {
   if (devices == histories_.end()) return all;
   for (const auto& [device, positions] : devices->second)
     for (const auto& [after, history] : positions) {
+      if (after == kLaunching) continue;
       Scheduler::GapsSeen& seen = all.emplace_back();
       seen.device = device;
       seen.after = after;

@@ -18,6 +18,8 @@ class Gaps {
  public:
   /// Between the end of a run and the next request.
   static constexpr uint64_t kBetweenRuns = Scheduler::kBetweenRuns;
+  /// No gap, but what lies between the end of one and the first START after it: to launch takes so long.
+  static constexpr uint64_t kLaunching = UINT64_MAX - 2;
   static constexpr size_t kMostPositions = 1024;  ///< of one function on one device; the rest is unknown
 
   struct Prediction {

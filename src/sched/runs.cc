@@ -50,7 +50,7 @@ void Scheduler::Impl::on(const Started& event) {
 void Scheduler::Impl::on(const Finished& event) {
   RunRecord* run = find_run(event.run);
   if (!run || !run->sent) return;
-  dispatch_.run_used(lane_of(run->executor, run->lane), event.device_time, now_);
+  dispatch_.run_used(lane_of(run->executor, run->lane), event.device_time, event.started, now_);
   // What needs no memory of its own cannot have found too little.
   uint64_t needed = round_up(run->memory_bytes);
   for (const Made& made : run->makes) needed += round_up(made.bytes);

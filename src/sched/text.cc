@@ -194,6 +194,7 @@ Event read_finished(Words& words) {
   event.failed = words.take("failed");
   event.no_room = words.take("no_room");
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
+  if (const auto started = words.option("started")) words.read(*started, event.started);
   return event;
 }
 
@@ -212,6 +213,7 @@ Event read_ready(Words& words) {
   words.read(words.next(), event.launcher);
   if (const auto kernels = words.option("kernels")) read_kernels(words, *kernels, event.kernels);
   event.pauses = words.take("pauses");
+  if (const auto at = words.option("at")) words.read(*at, event.at);
   return event;
 }
 
@@ -220,6 +222,7 @@ Event read_gap(Words& words) {
   words.read(words.next(), event.launcher);
   words.read(words.next(), event.at);
   if (const auto after = words.option("after")) words.read(*after, event.after);
+  if (const auto started = words.option("started")) words.read(*started, event.started);
   return event;
 }
 
@@ -368,8 +371,9 @@ struct Show {
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }
   std::string operator()(const Started& e) const { return fmt::format("started {}", show(e.run)); }
   std::string operator()(const Finished& e) const {
-    return fmt::format("finished {}{}{}{}", show(e.run), e.failed ? " failed" : "", e.no_room ? " no_room" : "",
-                       e.device_time.ns ? " device_time=" + show(e.device_time) : "");
+    return fmt::format("finished {}{}{}{}{}", show(e.run), e.failed ? " failed" : "", e.no_room ? " no_room" : "",
+                       e.device_time.ns ? " device_time=" + show(e.device_time) : "",
+                       e.started.ns ? " started=" + to_text(e.started) : "");
   }
   std::string operator()(const FunctionGone& e) const { return fmt::format("function-gone {}", show(e.function)); }
   std::string operator()(const LauncherUp& e) const {
@@ -383,11 +387,12 @@ struct Show {
     for (const KernelAhead& kernel : e.kernels)
       text += fmt::format("{}{}:{}{}", &kernel == e.kernels.data() ? " kernels=" : ",", kernel.identity,
                           show(kernel.time), kernel.sliceable ? ":cut" : "");
-    return text + (e.pauses ? " pauses" : "");
+    return text + (e.pauses ? " pauses" : "") + (e.at.ns ? " at=" + to_text(e.at) : "");
   }
   std::string operator()(const GapBegun& e) const {
-    return fmt::format("gap {} {}{}", show(e.launcher), to_text(e.at),
-                       e.after ? fmt::format(" after={}", e.after) : "");
+    return fmt::format("gap {} {}{}{}", show(e.launcher), to_text(e.at),
+                       e.after ? fmt::format(" after={}", e.after) : "",
+                       e.started.ns ? " started=" + to_text(e.started) : "");
   }
   std::string operator()(const DeviceUsed& e) const {
     return fmt::format("used {} {}", show(e.launcher), show(e.device_time));

@@ -199,6 +199,7 @@ struct Finished {
   RunId run;
   bool failed = false, no_room = false;
   Duration device_time = {0};  ///< that it used
+  Time started = {0};          ///< when its first launch began on the device; 0: not known
 };
 /// The function is gone: its queued requests end, its record is forgotten once its runs ended.
 struct FunctionGone {
@@ -229,12 +230,14 @@ struct WorkReady {
   LauncherId launcher;
   std::vector<KernelAhead> kernels;  ///< that come next, in order
   bool pauses = false;               ///< a gap begins after the last of them; else more follow, or nobody knows
+  Time at = {0};                     ///< since when, not after now; 0: now
 };
 /// All that it launched has ended, and it has nothing to launch.
 struct GapBegun {
   LauncherId launcher;
   Time at;             ///< not after now
   uint64_t after = 0;  ///< gaps after the same are alike
+  Time started = {0};  ///< when the first of it began on the device; 0: not known
 };
 /// A launcher had something on the device since it said so last: a program always says so, a lane where its grant
 /// asks for it. At most every millisecond.
