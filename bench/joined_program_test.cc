@@ -101,8 +101,10 @@ TEST_F(JoinedProgram, WhatItNeverSawIsKnownByItsIdentity) {
   auto second = joined("worker", kLast);
   ASSERT_TRUE(comes_true([&] {
     urgent->work_ready({});  // where there are two, both are asked to tell
+    urgent->launched();
     second->work_ready(
         {.at_ns = os::now().ns, .kernels = {{77, 20, 0, true}, {78, 20, 0, false}, {79, 1, 9000, false}}});
+    second->launched();
     const auto record = os::read_file(folder_ + "/record.txt");
     return record.ok() && as_text(*record).find("kernels=77:1ms:cut,78:0ms,79:9us") != std::string::npos;
   }));

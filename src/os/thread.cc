@@ -17,7 +17,7 @@
 namespace quern::os {
 namespace {
 
-// How long a thread wants a core at a time: whoever wants it for less goes first. The shortest and the longest there is.
+// How long a thread wants a core at a time: who wants it for less goes first. The shortest and the longest there is.
 constexpr uint64_t kShortTurns = 100'000, kLongTurns = 100'000'000;
 
 // False where it is not permitted, or the machine knows no turns (before Linux 6.12).

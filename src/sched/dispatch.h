@@ -210,6 +210,13 @@ class Dispatch {
   Launcher* relay_of(Place& place, const Launcher& filler, const Pause& pause, Time now);
   /// From the time at which it begins to fill.
   void begin_to_fill(Launcher& launcher, Time now);
+  // dispatch_gaps.cc: what is learned of pauses.
+  void learn_gap(DeviceId device, FunctionId function, uint64_t after, Duration gap);
+  void learn_latency(const Launcher& launcher, Time started);
+  /// How long its launches take to reach the device.
+  Duration latency_of(DeviceId device, FunctionId function) const;
+  /// A program has work since then: when its next gap begins, and which.
+  void expect_gap(Launcher& program, bool pauses, Time since);
   // dispatch_shares.cc: quotas and units.
   static uint8_t rank_of(uint8_t priority, bool is_below_request);
   void rank(Place& place, Time now);
@@ -220,13 +227,10 @@ class Dispatch {
   void share_units(Place& place, Time now);
   static void end_shortage(Place& place, Time now);
 
-  void learn_gap(DeviceId device, FunctionId function, uint64_t after, Duration gap);
   Grant fill_grant(const Launcher& launcher, const Pause& pause, Time now) const;
   /// In a gap whose end is known.
   Duration slice_in(Duration gap) const;
   Time end_of(const Launcher& lane, Time now) const;
-  /// A program has work since then: when its next gap begins, and which.
-  void expect_gap(Launcher& program, bool pauses, Time since);
   std::optional<Grant> owed_grant(Launcher& launcher, Time now, Place& place);
   /// A window gives it more than all have anyway, and turns enough to be counted.
   bool is_worth_turns(uint32_t request) const {
@@ -237,9 +241,6 @@ class Dispatch {
   void set_due(DeviceId id, Place& place, Time due);
   /// Since when it is back; 0: it was not expected.
   Time came_back(Place& place, FunctionId function);
-  void learn_latency(const Launcher& launcher, Time started);
-  /// How long its launches take to reach the device.
-  Duration latency_of(DeviceId device, FunctionId function) const;
 
   const Config& config_;
   const Arbitration arbitration_;
