@@ -11,6 +11,7 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include "base/units.h"
 
@@ -75,8 +76,11 @@ std::string table_of(const Report& report) {
   for (const auto& row : cells)
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   static const std::set<size_t> kRight{1, 3, 4, 5};
-  std::string text = fmt::format("bench {}  commit {}\nmachine {}\nlayout  {}\n\n", report.bench, report.commit,
+  std::string text = fmt::format("bench {}  commit {}\nmachine {}\nlayout  {}\n", report.bench, report.commit,
                                  report.machine, report.layout);
+  if (report.stolen)
+    text += fmt::format("stolen  {:.1f}% of the cores' time, by other machines\n", 100 * *report.stolen);
+  text += "\n";
   for (const auto& row : cells) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i)
@@ -105,6 +109,7 @@ std::string json_of(const Report& report) {
                           {"commit", report.commit},
                           {"machine", report.machine},
                           {"layout", report.layout},
+                          {"stolen", number(report.stolen)},
                           {"rows", std::move(rows)}};
   return json::serialize(root) + "\n";
 }
@@ -122,6 +127,32 @@ std::string machine_description() {
   uname(&system);
   return fmt::format("{} x {}, {}, {} {}", cores, model, show_bytes(uint64_t{memory.totalram} * memory.mem_unit),
                      system.sysname, system.release);
+}
+
+CoreTime core_time_of(std::string_view stat) {
+  CoreTime time;
+  // user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in the first two.
+  std::istringstream words{std::string(stat.substr(0, stat.find('\n')))};
+  std::string name;
+  words >> name;
+  uint64_t one = 0;
+  for (int i = 0; i < 8 && words >> one; ++i) {
+    time.all += one;
+    if (i == 7) time.stolen = one;
+  }
+  return time;
+}
+
+CoreTime core_time() {
+  std::ifstream file("/proc/stat");
+  std::string line;
+  std::getline(file, line);
+  return core_time_of(line);
+}
+
+std::optional<double> stolen_between(const CoreTime& from, const CoreTime& to) {
+  if (to.all <= from.all || to.stolen < from.stolen) return std::nullopt;
+  return static_cast<double>(to.stolen - from.stolen) / static_cast<double>(to.all - from.all);
 }
 
 Middle middle_of(std::span<const double> samples) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +31,9 @@ struct Report {
   std::string bench, commit, machine, layout;
   std::vector<Row> rows;
   std::vector<std::string> notes;  ///< printed below the table; not in the JSON
+  /// Of the cores' time meanwhile, what the machine under this one gave to others: where it is much, what is told of
+  /// latencies is told of them.
+  std::optional<double> stolen = std::nullopt;
 };
 
 /// Whether `figure` meets a goal such as "<= 1.05". kInvalid for a goal that does not read `<=|>=|<|>|== NUMBER`.
@@ -45,6 +49,15 @@ std::string json_of(const Report& report);
 
 /// "2 x AMD EPYC 9B14, 7.7GiB, Linux 6.1.0": what a number means nothing without.
 std::string machine_description();
+
+/// What the cores did since the machine started, by the first line of /proc/stat.
+struct CoreTime {
+  uint64_t all = 0, stolen = 0;
+};
+CoreTime core_time_of(std::string_view stat);
+CoreTime core_time();
+/// Nothing where no time went by.
+std::optional<double> stolen_between(const CoreTime& from, const CoreTime& to);
 
 /// The middle of the sorted samples, and half the distance between the quartiles as a share of it.
 struct Middle {

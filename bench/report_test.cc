@@ -49,7 +49,8 @@ TEST(Report, JsonHasEveryKey) {
   one.rows[0].ratio = std::numeric_limits<double>::infinity();
   ASSERT_TRUE(judge(one).ok());
   const auto parsed = boost::json::parse(json_of(one)).as_object();
-  for (const char* key : {"bench", "commit", "machine", "layout", "rows"}) EXPECT_TRUE(parsed.contains(key)) << key;
+  for (const char* key : {"bench", "commit", "machine", "layout", "stolen", "rows"})
+    EXPECT_TRUE(parsed.contains(key)) << key;
   for (const auto& row : parsed.at("rows").as_array())
     for (const char* key : {"name", "value", "unit", "baseline", "ratio", "spread", "goal", "met"})
       EXPECT_TRUE(row.as_object().contains(key)) << key;
@@ -67,6 +68,21 @@ TEST(Report, TableIsForPeople) {
   one.rows[0].spread = std::nullopt;
   ASSERT_TRUE(judge(one).ok());
   EXPECT_THAT(table_of(one), HasSubstr("latency   5123  us           -      -       -  <= 1.05  NO"));
+}
+
+TEST(Report, TellsWhatOthersTookOfTheMachine) {
+  const CoreTime from = core_time_of("cpu  100 0 50 800 10 0 5 35 7 7\ncpu0 1 2 3"), to = {2000, 85};
+  EXPECT_EQ(from.all, 1000u);
+  EXPECT_EQ(from.stolen, 35u);
+  EXPECT_DOUBLE_EQ(stolen_between(from, to).value(), 0.05);
+  EXPECT_EQ(stolen_between(from, from), std::nullopt);
+  EXPECT_EQ(core_time_of("").all, 0u);
+  EXPECT_GT(core_time().all, 0u);
+  Report one = report();
+  EXPECT_THAT(table_of(one), testing::Not(HasSubstr("stolen")));
+  one.stolen = stolen_between(from, to);
+  EXPECT_THAT(table_of(one), HasSubstr("stolen  5.0% of the cores' time"));
+  EXPECT_DOUBLE_EQ(boost::json::parse(json_of(one)).at("stolen").as_double(), 0.05);
 }
 
 TEST(Middle, IsMedianAndQuartiles) {

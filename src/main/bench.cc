@@ -45,7 +45,9 @@ Status measure(const bench::Bench& one, const BenchFlags& flags) {
   options.progress = [is_terminal](std::string_view line) {
     fmt::print(stderr, "{}{}{}", is_terminal ? "\r\x1b[K" : "", line, is_terminal ? "" : "\n");
   };
+  const bench::CoreTime before = bench::core_time();
   const auto ran = one.run(options, report);
+  report.stolen = bench::stolen_between(before, bench::core_time());
   if (is_terminal) fmt::print(stderr, "\r\x1b[K");
   QUERN_TRY(Status(ran));
   QUERN_TRY(bench::judge(report));

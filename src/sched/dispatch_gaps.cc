@@ -14,12 +14,11 @@ constexpr Duration kLongestLaunch = Duration::micros(300);
 
 }  // namespace
 
-// A quarter of them is shorter than what is expected. Who fills a gap until then delays the next by what it errs, and
-// so what is seen here, but not that quarter: else each would make the next one longer.
+// The least of them. Who fills a gap until then delays the next launch by what it errs, and so what is seen here: of a
+// usual one each would make the next longer.
 Duration Dispatch::latency_of(DeviceId device, FunctionId function) const {
   const Gaps::Prediction seen = gaps_.of(device, function, Gaps::kLaunching);
-  if (!seen.is_known) return config_.launch_latency;
-  return std::min(std::max(Duration{seen.median.ns - seen.spread.ns / 2}, Duration{0}), kLongestLaunch);
+  return seen.is_known ? std::min(seen.early, kLongestLaunch) : config_.launch_latency;
 }
 
 void Dispatch::learn_latency(const Launcher& launcher, Time started) {
