@@ -15,28 +15,6 @@
 #include <cstring>
 
 namespace quern::os {
-namespace {
-
-// How long a thread wants a core at a time: who wants it for less goes first. The shortest and the longest there is.
-constexpr uint64_t kShortTurns = 100'000, kLongTurns = 100'000'000;
-
-// False where it is not permitted, or the machine knows no turns (before Linux 6.12).
-bool set_turns(int thread, int policy, uint64_t ns) {
-  // As linux/sched/types.h has it; the C library does not.
-  struct {
-    uint32_t size, policy;
-    uint64_t flags;
-    int32_t nice;
-    uint32_t priority;
-    uint64_t runtime, deadline, period;
-  } attributes{};
-  attributes.size = sizeof attributes;
-  attributes.policy = static_cast<uint32_t>(policy);
-  attributes.runtime = ns;
-  return syscall(SYS_sched_setattr, thread, &attributes, 0) == 0;
-}
-
-}  // namespace
 
 Thread::Thread(std::string name, std::function<void()> work)
     : thread_([name = std::move(name), work = std::move(work)] {
@@ -82,7 +60,6 @@ void make_ordinary() {
 }
 
 bool set_worker_class(int thread, WorkerClass to) {
-  if (to == WorkerClass::kNormal && set_turns(thread, SCHED_BATCH, kLongTurns)) return true;
   const sched_param param{};
   const int policy = to == WorkerClass::kBestEffort ? SCHED_IDLE
                      : to == WorkerClass::kNormal   ? SCHED_BATCH
@@ -102,7 +79,20 @@ void work_in_background() { (void)setpriority(PRIO_PROCESS, 0, 10); }  // on Lin
 
 void yield() { sched_yield(); }
 
-void want_short_turns() { (void)set_turns(0, SCHED_OTHER, kShortTurns); }
+void want_short_turns() {
+  // As linux/sched/types.h has it; the C library does not.
+  struct {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+  } attributes{};
+  attributes.size = sizeof attributes;
+  attributes.policy = SCHED_OTHER;
+  attributes.runtime = 100'000;  // the shortest there is
+  (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
 
 void want_exact_timers() { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 

@@ -42,9 +42,7 @@ void make_ordinary();
 /// What a thread that computes for long does when it wakes up on a core that another thread is on.
 enum class WorkerClass : uint8_t {
   kUrgent,      ///< as any other thread: it may take the core (SCHED_OTHER)
-  /// It waits for its turn, so that who launches is not interrupted by its own launch (SCHED_BATCH), and gives way to
-  /// whoever wants the core for less than it does, which are all others.
-  kNormal,
+  kNormal,      ///< it waits for its turn, so that who launches is not interrupted by its own launch (SCHED_BATCH)
   kBestEffort,  ///< it has the core only while nobody else wants it (SCHED_IDLE)
 };
 /// A thread of any process; 0: this one. False if it is not permitted, or gone.
