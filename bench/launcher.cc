@@ -534,11 +534,11 @@ class LauncherProcess {
   std::deque<InFlight> in_flight_;
   std::vector<Ended> ended_;  // and not told
   double group_ns_ = 0;
-  int64_t end_ns_ = 0;       // when all that is in flight is expected to have ended
-  int64_t last_end_ns_ = 0;  // of what did
+  int64_t end_ns_ = 0;          // when all that is in flight is expected to have ended
+  int64_t last_end_ns_ = 0;     // of what did
   int64_t first_start_ns_ = 0;  // of what was launched since there was work; 0: nothing of it ended yet
-  int64_t wall_ns_ = 0;      // of all that ended since someone set it to 0
-  uint64_t charged_ns_ = 0;  // by the queue's account, so far
+  int64_t wall_ns_ = 0;         // of all that ended since someone set it to 0
+  uint64_t charged_ns_ = 0;     // by the queue's account, so far
 };
 
 void sleep_until(Time moment) {

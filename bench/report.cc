@@ -105,12 +105,8 @@ std::string json_of(const Report& report) {
     one["met"] = row.met ? json::value(*row.met) : json::value(nullptr);
     rows.push_back(std::move(one));
   }
-  const json::object root{{"bench", report.bench},
-                          {"commit", report.commit},
-                          {"machine", report.machine},
-                          {"layout", report.layout},
-                          {"stolen", number(report.stolen)},
-                          {"rows", std::move(rows)}};
+  const json::object root{{"bench", report.bench},   {"commit", report.commit},         {"machine", report.machine},
+                          {"layout", report.layout}, {"stolen", number(report.stolen)}, {"rows", std::move(rows)}};
   return json::serialize(root) + "\n";
 }
 

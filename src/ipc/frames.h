@@ -246,8 +246,8 @@ struct WorkReady {
 };
 /// All it launched has ended, and it has nothing to launch.
 struct GapBegun {
-  int64_t at_ns = 0;   ///< when the last of it ended
-  uint64_t after = 0;  ///< which was this one: gaps after the same are alike
+  int64_t at_ns = 0;       ///< when the last of it ended
+  uint64_t after = 0;      ///< which was this one: gaps after the same are alike
   int64_t started_ns = 0;  ///< when the first of it began on the device; 0: not known
 };
 /// What was launched and has ended since it said so last. At most every millisecond.

@@ -66,7 +66,7 @@ class Program {
   ipc::Traced traced_;
   int64_t told_ns_ = 0;
   ipc::WorkReady ready_;
-  bool has_ready_ = false;   ///< which is not told yet
+  bool has_ready_ = false;  ///< which is not told yet
   bool is_telling_ = false;
   uint64_t asked_word_ = 0;    ///< of the gate, when it was asked last
   int64_t asked_from_ns_ = 0;  ///< of the grant, if that was too early; else 0

@@ -55,8 +55,7 @@ std::optional<Dispatch::Ahead> Dispatch::next_end(Place& place, uint8_t top, Tim
   const bool is_run = !is_program(urgent->id);
   const Gaps::Prediction gap = is_run ? gaps_.of(urgent->device, urgent->function, Gaps::kBetweenRuns) : urgent->then;
   if (!gap.is_known || gap.median < config_.shortest_gap || gap.median > kLongPause) return std::nullopt;
-  const Ahead ahead{
-      urgent->id, urgent->rank, {urgent->ends, gap, latency_of(urgent->device, urgent->function)}};
+  const Ahead ahead{urgent->id, urgent->rank, {urgent->ends, gap, latency_of(urgent->device, urgent->function)}};
   if (now > urgent->ends + kOverdue || !next_in(place, ahead)) return std::nullopt;
   const Time published = {urgent->ends.ns - kAhead.ns - kPublished.ns};
   place.look_at(now < published ? published : urgent->ends + kOverdue + Duration{1});
