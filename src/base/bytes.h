@@ -19,6 +19,11 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
 inline std::span<const std::byte> as_bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
+/// A copy of it.
+inline Bytes bytes_of(std::string_view text) {
+  const std::span<const std::byte> bytes = as_bytes_of(text);
+  return {bytes.begin(), bytes.end()};
+}
 
 /// Appends little-endian numbers and length-prefixed text; the other half is ByteReader.
 class ByteWriter {

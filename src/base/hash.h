@@ -12,6 +12,7 @@ namespace quern {
 /// SHA-256 as 64 hex digits: the name of an object, the version of a function, a key as we keep it.
 std::string sha256(std::span<const std::byte> bytes);
 std::string sha256(std::string_view text);
+inline constexpr size_t kSha256Digits = 64;
 
 /// The same of bytes that come in pieces.
 class Sha256 {

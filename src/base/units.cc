@@ -8,11 +8,11 @@
 
 namespace quern {
 namespace {
-struct Unit {
+struct SizeUnit {
   std::string_view name;
   uint64_t bytes;
 };
-constexpr Unit kUnits[] = {{"B", 1}, {"KiB", kKiB}, {"MiB", kMiB}, {"GiB", kGiB}, {"TiB", 1024 * kGiB}};
+constexpr SizeUnit kSizeUnits[] = {{"B", 1}, {"KiB", kKiB}, {"MiB", kMiB}, {"GiB", kGiB}, {"TiB", 1024 * kGiB}};
 }  // namespace
 
 Result<uint64_t> parse_bytes(std::string_view text) {
@@ -22,7 +22,7 @@ Result<uint64_t> parse_bytes(std::string_view text) {
   const std::string_view unit(rest, static_cast<size_t>(end - rest));
   if (problem == std::errc()) {
     if (unit.empty()) return number;
-    for (const Unit& known : kUnits) {
+    for (const SizeUnit& known : kSizeUnits) {
       uint64_t bytes = 0;
       if (known.name == unit && !__builtin_mul_overflow(number, known.bytes, &bytes)) return bytes;
     }
@@ -32,12 +32,12 @@ Result<uint64_t> parse_bytes(std::string_view text) {
 }
 
 std::string show_bytes(uint64_t bytes) {
-  for (size_t i = std::size(kUnits); i-- > 1;)
-    if (bytes >= kUnits[i].bytes)
-      return bytes % kUnits[i].bytes == 0
-                 ? fmt::format("{}{}", bytes / kUnits[i].bytes, kUnits[i].name)
-                 : fmt::format("{:.1f}{}", static_cast<double>(bytes) / static_cast<double>(kUnits[i].bytes),
-                               kUnits[i].name);
+  for (size_t i = std::size(kSizeUnits); i-- > 1;)
+    if (bytes >= kSizeUnits[i].bytes)
+      return bytes % kSizeUnits[i].bytes == 0
+                 ? fmt::format("{}{}", bytes / kSizeUnits[i].bytes, kSizeUnits[i].name)
+                 : fmt::format("{:.1f}{}", static_cast<double>(bytes) / static_cast<double>(kSizeUnits[i].bytes),
+                               kSizeUnits[i].name);
   return fmt::format("{}B", bytes);
 }
 

@@ -6,16 +6,12 @@
 #include "os/log.h"
 
 namespace quern::daemon {
-namespace {
-constexpr size_t kHashDigits = 64;
-}  // namespace
-
 std::optional<BinaryContent> BinaryCache::get(const std::string& key) const {
   if (folder_.empty()) return std::nullopt;
   const auto file = os::read_file(folder_ + "/" + key);
-  if (!file.ok() || file->size() < kHashDigits) return std::nullopt;
-  const auto body = std::span<const std::byte>(*file).subspan(kHashDigits);
-  if (sha256(body) != as_text(std::span(*file).first(kHashDigits))) return std::nullopt;
+  if (!file.ok() || file->size() < kSha256Digits) return std::nullopt;
+  const auto body = std::span<const std::byte>(*file).subspan(kSha256Digits);
+  if (sha256(body) != as_text(std::span(*file).first(kSha256Digits))) return std::nullopt;
   ByteReader reader(body);
   const auto signatures = reader.raw(reader.get<uint32_t>());
   const auto binary = reader.raw(reader.get<uint32_t>());

@@ -19,7 +19,7 @@ namespace quern::daemon {
 namespace {
 
 constexpr size_t kMostWaiting = 64;
-constexpr int kThreads = 2;
+constexpr int kBuilders = 2;
 
 std::atomic<uint64_t> next_function{1};
 std::atomic<uint64_t> next_build{1};
@@ -78,7 +78,7 @@ Deployer::Deployer(const Config& config, std::string run_folder, std::vector<con
 Deployer::~Deployer() { stop(); }
 
 void Deployer::start() {
-  for (int i = 0; i < kThreads; ++i)
+  for (int i = 0; i < kBuilders; ++i)
     threads_.emplace_back(fmt::format("deploy{}", i), [this] {
       if (!config_.host_cores.empty()) (void)os::pin_to(config_.host_cores);
       work();

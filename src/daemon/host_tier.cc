@@ -12,7 +12,7 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kThreads = 2;
+constexpr int kReaders = 2;
 // Below this nobody looks for entries to forget.
 constexpr size_t kFewEntries = 64;
 
@@ -29,7 +29,7 @@ Error unknown(uint64_t number) {
 Result<std::unique_ptr<HostTier>> HostTier::create(const ObjectStore& store, std::vector<int> cores) {
   std::unique_ptr<HostTier> self(new HostTier(store, std::move(cores)));
   self->threads_.with([&](auto& threads) {
-    for (int i = 0; i < kThreads; ++i)
+    for (int i = 0; i < kReaders; ++i)
       threads.emplace_back(fmt::format("fetch{}", i), [tier = self.get(), i] { tier->work(i > 0); });
   });
   return self;

@@ -15,7 +15,7 @@ namespace quern::daemon {
 namespace {
 
 constexpr std::string_view kLeasePrefix = "lease-";
-constexpr size_t kLeaseDigits = 32, kHashDigits = 64;
+constexpr size_t kLeaseDigits = 32;
 // What the smallest object costs.
 constexpr uint64_t kPage = 4096;
 
@@ -25,7 +25,7 @@ bool is_hex(std::string_view text, size_t digits) {
 bool is_lease_id(std::string_view id) { return id.starts_with(kLeasePrefix); }
 
 // The same text for what is not there, what is another's, and what can be no id: a name tells nothing.
-Error no_object(std::string_view id) {
+Error no_tenant_object(std::string_view id) {
   if (is_lease_id(id))
     return not_found(
         fmt::format("object {}: you have none; it was read or removed, or its lease is over", id.substr(0, 80)));
@@ -154,9 +154,9 @@ void TenantObjects::remove(const std::string& tenant, std::string id, Time now, 
   sweep(now);
   if (is_lease_id(id)) {
     const LeaseRef lease = find_lease(tenant, id, true, now);
-    return done(lease ? Status() : Status(no_object(id)));
+    return done(lease ? Status() : Status(no_tenant_object(id)));
   }
-  if (!is_hex(id, kHashDigits)) return done(no_object(id));
+  if (!is_hex(id, kSha256Digits)) return done(no_tenant_object(id));
   hand_over(std::move(done), [this, tenant, id = std::move(id)]() -> Status {
     QUERN_TRY(deployer_.drop_object(tenant, id));
     const StoredRef dropped = tables_.with([&](Tables& tables) -> StoredRef {
@@ -255,9 +255,9 @@ LeaseRef TenantObjects::find_lease(const std::string& tenant, const std::string&
 Result<ObjectRef> TenantObjects::find(const std::string& tenant, const std::string& id, bool takes, Time now) {
   if (is_lease_id(id)) {
     const LeaseRef lease = find_lease(tenant, id, takes, now);
-    return lease ? Result<ObjectRef>(lease) : no_object(id);
+    return lease ? Result<ObjectRef>(lease) : no_tenant_object(id);
   }
-  if (!is_hex(id, kHashDigits)) return no_object(id);
+  if (!is_hex(id, kSha256Digits)) return no_tenant_object(id);
   return ObjectRef(find_stored(tenant, id));
 }
 

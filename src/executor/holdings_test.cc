@@ -12,7 +12,7 @@
 namespace quern::executor {
 namespace {
 
-constexpr uint64_t kProgram = 1, kChunk = Loader::kChunkBytes;
+constexpr uint64_t kLoaded = 1, kChunk = Loader::kChunkBytes;
 using State = DeviceObject::State;
 
 class HoldingsTest : public testing::Test {
@@ -42,12 +42,12 @@ class HoldingsTest : public testing::Test {
     hal::Source source;
     source.text = "kernel void copy(global const uchar* input, global uchar* output, uint n) {}";
     const Bytes binary = *(*device_->build(source))->binary();
-    ASSERT_TRUE(holdings_->load_program({kProgram, binary.size()}, *os::immutable_copy("binary", binary)).ok());
+    ASSERT_TRUE(holdings_->load_program({kLoaded, binary.size()}, *os::immutable_copy("binary", binary)).ok());
   }
   // A plan whose only buffer is this object.
   Status prepare(uint64_t id, uint64_t object, uint64_t size) {
     ipc::PlanFrame plan;
-    plan.program = kProgram;
+    plan.program = kLoaded;
     plan.buffers = {{.role = ipc::PlanFrame::Role::kConstant, .size_bytes = size, .object = object}};
     const Bytes bytes = ipc::encode(plan);
     return holdings_->prepare_plan({id, bytes.size()}, *os::immutable_copy("plan", bytes));

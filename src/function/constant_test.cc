@@ -9,11 +9,6 @@
 namespace quern {
 namespace {
 
-Bytes bytes_of(std::string_view text) {
-  const auto span = as_bytes_of(text);
-  return {span.begin(), span.end()};
-}
-
 std::string safetensors(std::string header, size_t data_bytes) {
   const uint64_t length = header.size();
   std::string file(reinterpret_cast<const char*>(&length), sizeof length);

@@ -14,7 +14,7 @@ constexpr size_t kLongestName = 63;
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_numeral(char c) { return c >= '0' && c <= '9'; }
 
 template <class T>
 const T* find_named(const std::vector<T>& all, std::string_view name) {
@@ -160,15 +160,15 @@ bool is_reserved_parameter(std::string_view name) {
 }
 
 bool is_identifier(std::string_view name) {
-  if (name.empty() || name.size() > kLongestName || is_digit(name[0])) return false;
+  if (name.empty() || name.size() > kLongestName || is_numeral(name[0])) return false;
   return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_lower(c) || is_upper(c) || is_digit(c) || c == '_'; });
+                     [](char c) { return is_lower(c) || is_upper(c) || is_numeral(c) || c == '_'; });
 }
 
 bool is_function_name(std::string_view name) {
-  if (name.empty() || name.size() > kLongestName || !(is_lower(name[0]) || is_digit(name[0]))) return false;
+  if (name.empty() || name.size() > kLongestName || !(is_lower(name[0]) || is_numeral(name[0]))) return false;
   return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_lower(c) || is_digit(c) || c == '.' || c == '_' || c == '-'; });
+                     [](char c) { return is_lower(c) || is_numeral(c) || c == '.' || c == '_' || c == '-'; });
 }
 
 std::string version_of(const Manifest& manifest, const Files& files) {

@@ -29,11 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Bytes bytes_of(std::string_view text) {
-  const auto span = as_bytes_of(text);
-  return {span.begin(), span.end()};
-}
-
 Files folder() {
   const std::string npy = *npy_header(Dtype::kFp32, Shape{2, 3}) + std::string(24, '\0');
   const std::string header = R"({"t":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})";

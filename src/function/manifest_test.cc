@@ -38,11 +38,6 @@ settings:
   limits: {timeout: 2s, device_time: 500ms, memory: 64MiB}
 )";
 
-Bytes bytes_of(std::string_view text) {
-  auto bytes = as_bytes_of(text);
-  return {bytes.begin(), bytes.end()};
-}
-
 Files files_with(std::string_view manifest) {
   const int64_t shape[] = {16};
   return {{"function.yaml", bytes_of(manifest)},

@@ -17,7 +17,7 @@ std::string file_with(std::string_view dict, size_t data_bytes, char version = 1
   return file + std::string(dict) + std::string(data_bytes, '\0');
 }
 
-Result<Npy> read(const std::string& file) { return read_npy_header(as_bytes_of(file)); }
+Result<Npy> header_of(const std::string& file) { return read_npy_header(as_bytes_of(file)); }
 
 TEST(Npy, ReadsBackWhatItWrote) {
   for (int i = 0; i < kDtypes; ++i) {
@@ -32,14 +32,14 @@ TEST(Npy, ReadsBackWhatItWrote) {
       EXPECT_EQ(header->back(), '\n');
       size_t bytes = size_of(dtype);
       for (int64_t size : shape) bytes *= static_cast<size_t>(size);
-      auto npy = read(*header + std::string(bytes, 'x'));
+      auto npy = header_of(*header + std::string(bytes, 'x'));
       ASSERT_TRUE(npy.ok()) << npy.error().text;
       EXPECT_EQ(npy->dtype, dtype);
       EXPECT_EQ(npy->shape, shape);
       EXPECT_EQ(npy->data_offset, header->size());
-      EXPECT_EQ(read(*header + std::string(bytes + 1, 'x')).error().code, ErrorCode::kInvalid);
+      EXPECT_EQ(header_of(*header + std::string(bytes + 1, 'x')).error().code, ErrorCode::kInvalid);
       if (bytes > 0) {
-        EXPECT_EQ(read(*header + std::string(bytes - 1, 'x')).error().code, ErrorCode::kInvalid);
+        EXPECT_EQ(header_of(*header + std::string(bytes - 1, 'x')).error().code, ErrorCode::kInvalid);
       }
     }
   }
@@ -54,10 +54,10 @@ TEST(Npy, WritesWhatNumpyWrites) {
 }
 
 TEST(Npy, ReadsOtherVersionsAndSpellings) {
-  EXPECT_TRUE(read(file_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 2)).ok());
-  EXPECT_TRUE(read(file_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 3)).ok());
-  EXPECT_TRUE(read(file_with("{\"shape\":(2L,),\"fortran_order\":False,\"descr\":\"<f4\"}\n", 8)).ok());
-  EXPECT_EQ(read(file_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 4)).error().code,
+  EXPECT_TRUE(header_of(file_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 2)).ok());
+  EXPECT_TRUE(header_of(file_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 3)).ok());
+  EXPECT_TRUE(header_of(file_with("{\"shape\":(2L,),\"fortran_order\":False,\"descr\":\"<f4\"}\n", 8)).ok());
+  EXPECT_EQ(header_of(file_with("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8, 4)).error().code,
             ErrorCode::kUnsupported);
 }
 
@@ -68,7 +68,7 @@ TEST(Npy, SaysWhatIsNotSupported) {
                                 "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }",
                                 "{'descr': '', 'fortran_order': False, 'shape': (1,), }",
                                 "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }"})
-    EXPECT_EQ(read(file_with(dict, 8)).error().code, ErrorCode::kUnsupported) << dict;
+    EXPECT_EQ(header_of(file_with(dict, 8)).error().code, ErrorCode::kUnsupported) << dict;
 }
 
 TEST(Npy, RefusesWhatIsDamaged) {
@@ -85,14 +85,14 @@ TEST(Npy, RefusesWhatIsDamaged) {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807,)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
         "{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}"})
-    EXPECT_EQ(read(file_with(dict, 8)).error().code, ErrorCode::kInvalid) << dict;
-  EXPECT_FALSE(read("").ok());
-  EXPECT_FALSE(read("\x93NUMPY").ok());
-  EXPECT_FALSE(read(std::string("\x93NUMPY\x01\0\xff\xff{}", 12)).ok());
-  EXPECT_FALSE(read(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff{}", 14)).ok());
+    EXPECT_EQ(header_of(file_with(dict, 8)).error().code, ErrorCode::kInvalid) << dict;
+  EXPECT_FALSE(header_of("").ok());
+  EXPECT_FALSE(header_of("\x93NUMPY").ok());
+  EXPECT_FALSE(header_of(std::string("\x93NUMPY\x01\0\xff\xff{}", 12)).ok());
+  EXPECT_FALSE(header_of(std::string("\x93NUMPY\x02\0\xff\xff\xff\xff{}", 14)).ok());
   std::string deep = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
   for (int i = 0; i < 40; ++i) deep += "1,";
-  EXPECT_FALSE(read(file_with(deep + ")}", 4)).ok());
+  EXPECT_FALSE(header_of(file_with(deep + ")}", 4)).ok());
 }
 
 TEST(Npy, WritesNoFileThatItCouldNotName) {

@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using Kind = PlannedStep::Kind;
 
-Manifest manifest_of(const std::string& parts) {
+Manifest manifest_with(const std::string& parts) {
   const std::string text = "api: quern/v1\nname: g\nkind: graph\nprograms: {opencl: a.cl}\n" + parts;
   const auto bytes = as_bytes_of(text);
   const ParsedManifest parsed = parse_manifest({{"function.yaml", Bytes(bytes.begin(), bytes.end())}, {"a.cl", {}}});
@@ -22,7 +22,7 @@ Manifest manifest_of(const std::string& parts) {
 }
 
 Result<Plan> plan_of(const std::string& parts, std::map<std::string, ParameterValue> parameters = {}) {
-  const Manifest manifest = manifest_of(parts);
+  const Manifest manifest = manifest_with(parts);
   CallSpec call;
   call.parameters = std::move(parameters);
   for (const BufferDecl& buffer : manifest.buffers)
@@ -99,7 +99,7 @@ kernels:
   - repeat: {times: 2, index: i}
     kernels: [{entry: k, global: [64], args: [{out: x}, {fp32: a * (i + 1)}, {int32: i}]}]
 )";
-  const Manifest manifest = manifest_of(text);
+  const Manifest manifest = manifest_with(text);
   const Binding binding = corner_of(manifest, Corner::kDefault);
   const auto plan = make_plan(manifest, binding);
   ASSERT_TRUE(plan.ok()) << plan.error().text;
@@ -174,7 +174,7 @@ TEST(PlanMemory, ScratchThatIsNeverLiveTogetherShares) {
 }
 
 TEST(PlanMemory, ArenasObeyTheLargestAllocation) {
-  const Manifest manifest = manifest_of(R"(
+  const Manifest manifest = manifest_with(R"(
 buffers:
   z: {role: output, dtype: uint8, shape: [1]}
   a: {role: scratch, dtype: uint8, shape: [1000]}

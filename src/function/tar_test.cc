@@ -8,11 +8,6 @@
 namespace quern {
 namespace {
 
-Bytes bytes_of(std::string_view text) {
-  auto bytes = as_bytes_of(text);
-  return {bytes.begin(), bytes.end()};
-}
-
 // One header block as other programs write it, with a right checksum.
 struct Entry {
   std::string name;

@@ -13,10 +13,10 @@
 namespace quern::launcher {
 namespace {
 
-constexpr int64_t kMicro = 1000;
+constexpr int64_t kMicrosecond = 1000;
 
 Ask small_kernel() {
-  return {.parts = 1, .part_ns = 5 * kMicro, .sliceable = false, .in_flight = 0, .in_flight_ns = 0};
+  return {.parts = 1, .part_ns = 5 * kMicrosecond, .sliceable = false, .in_flight = 0, .in_flight_ns = 0};
 }
 
 /// A program, with the daemon's half in the test's hands. Nobody signals: what does not return by itself hangs.
@@ -42,7 +42,7 @@ class ProgramTest : public testing::Test {
     while (*events_->pop(record)) events.push_back(*ipc::decode_lane_event(record));
     return events;
   }
-  static ipc::Grant open_grant() { return {.open = true, .depth_ns = 400 * kMicro, .depth = 256}; }
+  static ipc::Grant open_grant() { return {.open = true, .depth_ns = 400 * kMicrosecond, .depth = 256}; }
 
   ipc::SharedPages pages_;
   os::Event wake_ = *os::Event::create(), daemon_wake_ = *os::Event::create();

@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/ids_test.h"
+
 namespace quern::sched {
 namespace {
 
-constexpr FunctionId f1{1};
 constexpr int64_t kSecond = Duration::seconds(1).ns;
 constexpr double kRent = 0.01;  // a price of 1 s is paid in 100 s
 

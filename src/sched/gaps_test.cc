@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/ids_test.h"
+
 namespace quern::sched {
 namespace {
-
-constexpr DeviceId d1{1}, d2{2};
-constexpr FunctionId f1{1}, f2{2};
 
 void add(Gaps& gaps, DeviceId device, FunctionId function, uint64_t after, Duration gap) {
   for (int i = 0; i < 4; ++i) gaps.add(device, function, after, gap);

@@ -6,22 +6,22 @@
 #include <set>
 
 #include "base/prng.h"
+#include "base/units.h"
+#include "sched/ids_test.h"
 #include "sched/policy/table.h"
 
 namespace quern::sched {
 namespace {
 
-constexpr DeviceId d1{1}, d2{2};
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr Time kNow{1};
 
 /// Two devices of 8 and 16 GiB.
-struct Fixture {
+struct Homestead {
   std::unique_ptr<Eviction> eviction = make_eviction("cost");
   Devices devices{Config{}, *eviction};
   Homes homes;
 
-  Fixture() {
+  Homestead() {
     devices.up(d1, 8 * kGiB, 0, false, 2);
     devices.up(d2, 16 * kGiB, 0, false, 2);
   }
@@ -57,7 +57,7 @@ TEST(Homes, CountTheUnitsThatAreUsed) {
 }
 
 TEST(Homes, OneDeviceIsFullBeforeTheNextIsUsed) {
-  Fixture it;
+  Homestead it;
   EXPECT_EQ(it.settle(1, share(600)), d1);
   EXPECT_EQ(it.settle(2, share(400)), d1);
   EXPECT_EQ(it.settle(3, share(300, 500)), d2);
@@ -75,7 +75,7 @@ TEST(Homes, OneDeviceIsFullBeforeTheNextIsUsed) {
 
 // Half of a device that cannot be divided is all of it, and a tenth of two units is one.
 TEST(Homes, CountsTheUnitsThatARunReallyUses) {
-  Fixture it;
+  Homestead it;
   it.devices.up(DeviceId{3}, 32 * kGiB, 0, false, 1);
   EXPECT_EQ(it.settle(1, share(800, 500), kNow, 20 * kGiB), DeviceId{3});
   it.homes.hold(FunctionId{1});
@@ -88,13 +88,13 @@ TEST(Homes, CountsTheUnitsThatARunReallyUses) {
 }
 
 TEST(Homes, WhatIsTooLargeForADeviceGoesElsewhere) {
-  Fixture it;
+  Homestead it;
   EXPECT_EQ(it.settle(1, share(100), kNow, 12 * kGiB), d2);
   EXPECT_EQ(it.homes.settle(FunctionId{2}, share(100), 20 * kGiB, it.devices, kNow), nullptr);
 }
 
 TEST(Homes, WithoutARequestItRunsAnywhereAtALevelOfItsOwn) {
-  Fixture it;
+  Homestead it;
   const Quota limited{.request = 0, .limit = 300, .units = 1000};
   const Homes::Home* first = it.homes.settle(FunctionId{1}, limited, kGiB, it.devices, kNow);
   ASSERT_TRUE(first);
@@ -111,7 +111,7 @@ TEST(Homes, WithoutARequestItRunsAnywhereAtALevelOfItsOwn) {
 }
 
 TEST(Homes, AShareThatNobodyUsesGoesToWhoAsks) {
-  Fixture it;
+  Homestead it;
   EXPECT_EQ(it.settle(1, share(1000), Time{5}), d1);
   EXPECT_EQ(it.settle(2, share(1000), Time{3}), d2);
   // Of two that have nothing to do, the one that was used least lately.
@@ -125,7 +125,7 @@ TEST(Homes, AShareThatNobodyUsesGoesToWhoAsks) {
 }
 
 TEST(Homes, AnotherQuotaIsAnotherPlace) {
-  Fixture it;
+  Homestead it;
   EXPECT_EQ(it.settle(1, share(500)), d1);
   it.homes.hold(FunctionId{1});
   EXPECT_EQ(it.settle(2, share(500)), d1);
@@ -144,7 +144,7 @@ TEST(Homes, AnotherQuotaIsAnotherPlace) {
 }
 
 TEST(Homes, WhoLosesItsDeviceFindsAnother) {
-  Fixture it;
+  Homestead it;
   EXPECT_EQ(it.settle(1, share(500)), d1);
   it.homes.hold(FunctionId{1});
   it.devices.down(d1);
@@ -155,7 +155,7 @@ TEST(Homes, WhoLosesItsDeviceFindsAnother) {
 }
 
 TEST(Homes, WhoIsGoneGivesAllBackWhenItsRunsEnded) {
-  Fixture it;
+  Homestead it;
   EXPECT_EQ(it.settle(1, share(1000)), d1);
   it.homes.hold(FunctionId{1});
   it.homes.gone(FunctionId{1});
@@ -167,7 +167,7 @@ TEST(Homes, WhoIsGoneGivesAllBackWhenItsRunsEnded) {
 }
 
 TEST(Homes, LevelsAreFew) {
-  Fixture it;
+  Homestead it;
   const Quota limited{.request = 0, .limit = 300, .units = 1000};
   for (uint64_t function = 1; function <= kShared; ++function) {
     ASSERT_FALSE(it.is_refused(function, limited)) << function;
@@ -183,7 +183,7 @@ TEST(Homes, LevelsAreFew) {
 TEST(Homes, SharesNeverSumUpToMoreThanADevice) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     Prng prng(seed);
-    Fixture it;
+    Homestead it;
     std::map<uint64_t, uint64_t> holds;
     for (int i = 0; i < 400; ++i) {
       const uint64_t function = 1 + prng.below(12);

@@ -4,29 +4,28 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
+#include "sched/ids_test.h"
 
 namespace quern::sched {
 namespace {
 
-constexpr DeviceId d1{1}, d2{2};
-constexpr FunctionId f1{1}, f2{2};
 constexpr Quota kFifth{.request = 100, .limit = 200, .units = 1000};
 
 Time at_ms(int64_t ms) { return {Duration::millis(ms).ns}; }
 
 /// Windows of 100 ms, and a function that may have a fifth of each.
-struct Fixture {
+struct Shares {
   Config config;
   Quotas quotas{config};
 
-  Fixture() { quotas.set(f1, kFifth, {0}); }
+  Shares() { quotas.set(f1, kFifth, {0}); }
   Duration left(Time now, uint32_t units = 1) { return quotas.left(d1, f1, units, now); }
   void charge(Duration used, Time now, uint32_t units = 1) { quotas.charge(d1, f1, units, used, now); }
   bool is_below(Time now) { return quotas.is_below_request(d1, f1, 1, now); }
 };
 
 TEST(Quotas, EveryWindowGivesTheLimit) {
-  Fixture it;
+  Shares it;
   EXPECT_EQ(it.left(at_ms(0)), Duration::millis(20));
   it.charge(Duration::millis(5), at_ms(50));
   EXPECT_EQ(it.left(at_ms(99)), Duration::millis(15));
@@ -37,7 +36,7 @@ TEST(Quotas, EveryWindowGivesTheLimit) {
 }
 
 TEST(Quotas, WhatWasTooMuchIsPaidBack) {
-  Fixture it;
+  Shares it;
   it.charge(Duration::millis(55), at_ms(10));
   EXPECT_EQ(it.left(at_ms(10)), Duration::millis(-35));
   EXPECT_EQ(it.left(at_ms(100)), Duration::millis(-15));
@@ -51,14 +50,14 @@ TEST(Quotas, WhatWasTooMuchIsPaidBack) {
 }
 
 TEST(Quotas, UnitsCountAsManyTimes) {
-  Fixture it;
+  Shares it;
   EXPECT_EQ(it.left(at_ms(0), 4), Duration::millis(80));
   it.charge(Duration::millis(50), at_ms(0), 4);
   EXPECT_EQ(it.left(at_ms(0), 4), Duration::millis(30));
 }
 
 TEST(Quotas, ARequestIsDueAsTheWindowPasses) {
-  Fixture it;
+  Shares it;
   it.quotas.set(f1, {.request = 300, .limit = 1000}, {0});
   const auto behind = [&](Time now, uint32_t units = 1) { return it.quotas.behind_request(d1, f1, units, now); };
   EXPECT_EQ(behind(at_ms(0)), Duration{0});
@@ -73,7 +72,7 @@ TEST(Quotas, ARequestIsDueAsTheWindowPasses) {
 }
 
 TEST(Quotas, RequestIsOfThisWindowOnly) {
-  Fixture it;
+  Shares it;
   EXPECT_TRUE(it.is_below(at_ms(0)));
   it.charge(Duration::millis(30), at_ms(1));
   EXPECT_FALSE(it.is_below(at_ms(1)));
@@ -84,7 +83,7 @@ TEST(Quotas, RequestIsOfThisWindowOnly) {
 }
 
 TEST(Quotas, EachOnEachDeviceForItself) {
-  Fixture it;
+  Shares it;
   it.quotas.set(f2, kFifth, at_ms(0));
   it.charge(Duration::millis(20), at_ms(0));
   EXPECT_EQ(it.left(at_ms(0)), Duration{0});
@@ -93,7 +92,7 @@ TEST(Quotas, EachOnEachDeviceForItself) {
 }
 
 TEST(Quotas, AnotherQuotaCountsFromNowOn) {
-  Fixture it;
+  Shares it;
   it.charge(Duration::millis(100), at_ms(0));
   // 80 ms are owed: four windows under the old one, one of them passed.
   it.quotas.set(f1, {.request = 0, .limit = 600, .units = 1000}, at_ms(100));
@@ -103,7 +102,7 @@ TEST(Quotas, AnotherQuotaCountsFromNowOn) {
 }
 
 TEST(Quotas, WhatIsHeldIsKept) {
-  Fixture it;
+  Shares it;
   it.quotas.hold(f1, Quota{}, at_ms(0));
   EXPECT_EQ(it.quotas.of(f1), kFifth);  // it was set already
   it.charge(Duration::millis(40), at_ms(0));
@@ -121,7 +120,7 @@ TEST(Quotas, WhatIsHeldIsKept) {
 }
 
 TEST(Quotas, ThoseThatOweNothingAreFew) {
-  Fixture it;
+  Shares it;
   it.charge(Duration::seconds(100), at_ms(0));
   for (uint64_t i = 0; i < Quotas::kMost + 100; ++i) {
     it.quotas.set(FunctionId{100 + i}, kFifth, at_ms(1));
@@ -136,7 +135,7 @@ TEST(Quotas, ThoseThatOweNothingAreFew) {
 TEST(Quotas, OverManyWindowsItIsTheLimit) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Prng prng(seed);
-    Fixture it;
+    Shares it;
     Duration used{0};
     const Duration most = Duration::millis(15);
     for (int64_t window = 0; window < 1000; ++window) {

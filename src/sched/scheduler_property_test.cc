@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "base/units.h"
 #include "sched/text.h"
 
 namespace quern::sched {
 namespace {
 
-constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kDeviceMemory[] = {8 * kGiB, 2 * kGiB, 8 * kGiB, 4 * kGiB};
 
 Config random_config(Prng& prng) {

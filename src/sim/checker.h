@@ -27,6 +27,10 @@ class Checker : public Observer {
   uint64_t evaluations() const { return evaluations_; }
 
  protected:
+  /// Steps: to look at all that there is costs as much as there is, so what a step did not concern is looked at now and
+  /// then.
+  static constexpr uint64_t kAllEvery = 64;
+
   explicit Checker(std::string_view name) : name_(name) {}
 
   template <class... Args>

@@ -14,7 +14,6 @@ namespace {
 using State = Shadow::State;
 using Kind = sched::Scheduler::Entry::Kind;
 
-constexpr uint64_t kAllEvery = 64;  // steps: books of devices that a step did not concern are looked at now and then
 constexpr Duration kForGood = Duration::seconds(300LL * 86400);  // what stays longer needs no timer
 
 const char* name_of(State state) {

@@ -12,8 +12,6 @@ using sched::End;
 
 namespace {
 
-constexpr uint64_t kAllEvery = 64;  // steps: to look at every request costs as much as there are
-
 bool has_levels(const sched::Config& config) {
   const auto fairness = sched::make_fairness(config.policy.fairness);
   return fairness && fairness->has_levels();

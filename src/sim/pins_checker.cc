@@ -6,10 +6,6 @@
 
 namespace quern::sim {
 
-namespace {
-constexpr uint64_t kAllEvery = 64;  // steps: to look at every device and request costs as much as there are
-}
-
 void PinsChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
                           const sched::Scheduler& core) {
   shadow_.happened(now, event);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kFirstFunction = uint64_t{1} << 32;
 constexpr uint64_t kLastKernel = 1;  // of its graph: every gap is after the same
-constexpr Duration kTellEvery = Duration::millis(1);
+constexpr Duration kSumUpEvery = Duration::millis(1);
 constexpr Duration kSoonest = Duration::millis(1), kLatest = Duration::millis(20);  // until it comes back
 constexpr size_t kMostRounds = 1 << 16;                                             // kept, the first so many
 
@@ -142,7 +142,7 @@ void Programs::work_ended(Time now, sched::LauncherId id, std::vector<sched::Eve
   const bool has_sequence = !model.sequence.empty();
   if (!pool_.has_kernels(program->device)) {
     program->used = program->used + std::max(Duration{0}, program->work - pool_.take_told(id));
-    if (now - program->told >= kTellEvery) {
+    if (now - program->told >= kSumUpEvery) {
       heard.push_back(sched::DeviceUsed{id, program->used});
       program->told = now;
       program->used = {0};

@@ -14,7 +14,7 @@
 namespace quern::sim {
 namespace {
 
-constexpr LauncherId lane0 = lane_of(e1, 0), lane1 = lane_of(e1, 1);
+constexpr LauncherId first_lane = lane_of(e1, 0), second_lane = lane_of(e1, 1);
 
 Submit call_of(uint64_t function, const Quota& quota, uint64_t request = 0) {
   Submit submit = call(RequestId{request ? request : function});
@@ -27,8 +27,8 @@ DeviceUp up_with(uint32_t units) {
   event.units = units;
   return event;
 }
-Change change(std::function<void(Grant&)> how) { return alter<Grant>(std::move(how)); }
-Change change(LauncherId id, std::function<void(Grant&)> how) {
+Change alter_grant(std::function<void(Grant&)> how) { return alter<Grant>(std::move(how)); }
+Change alter_grant(LauncherId id, std::function<void(Grant&)> how) {
   return alter<Grant>([id, how](Grant& grant) {
     if (grant.launcher == id) how(grant);
   });
@@ -51,35 +51,35 @@ Watched<QuotaChecker>& three_run(Watched<QuotaChecker>& watched, const Change& h
 
 TEST(QuotaChecker, SeesWhoIsOpenAfterItsLimit) {
   Watched<QuotaChecker> watched;
-  one_runs(watched).step(DeviceUsed{lane0, Duration::millis(15)});
+  one_runs(watched).step(DeviceUsed{first_lane, Duration::millis(15)});
   EXPECT_EQ(watched.why(), "");
-  watched.step(DeviceUsed{lane0, Duration::millis(6)}, drop<Grant>());
+  watched.step(DeviceUsed{first_lane, Duration::millis(6)}, drop<Grant>());
   EXPECT_NE(watched.why().find("had its limit of d1 and 1000000ns more, and is open"), std::string::npos)
       << watched.why();
   // What it had too much it has to pay back.
   Watched<QuotaChecker> next;
-  one_runs(next).step(DeviceUsed{lane0, Duration::millis(45)}).wait(95);
+  one_runs(next).step(DeviceUsed{first_lane, Duration::millis(45)}).wait(95);
   EXPECT_EQ(next.why(), "");
-  next.wait(1, add_first(Grant{.launcher = lane0, .open = true, .meters = true, .until = next.now}));
+  next.wait(1, add_first(Grant{.launcher = first_lane, .open = true, .meters = true, .until = next.now}));
   EXPECT_TRUE(next.fails());
 }
 
 TEST(QuotaChecker, SeesAGrantThatIsTooLong) {
   Watched<QuotaChecker> watched;
-  one_runs(watched, change([](Grant& grant) { grant.until = grant.until + Duration::micros(100); }));
+  one_runs(watched, alter_grant([](Grant& grant) { grant.until = grant.until + Duration::micros(100); }));
   EXPECT_NE(watched.why().find("and is open until"), std::string::npos) << watched.why();
   Watched<QuotaChecker> endless;
-  one_runs(endless, change([](Grant& grant) { grant.until = Time::never(); }));
+  one_runs(endless, alter_grant([](Grant& grant) { grant.until = Time::never(); }));
   EXPECT_TRUE(endless.fails());
 }
 
 TEST(QuotaChecker, SeesWhoIsClosedForNothing) {
   Watched<QuotaChecker> watched;
-  one_runs(watched).wait(1, add_first(Grant{.launcher = lane0, .meters = true, .why = Grant::Why::kQuota}));
+  one_runs(watched).wait(1, add_first(Grant{.launcher = first_lane, .meters = true, .why = Grant::Why::kQuota}));
   EXPECT_NE(watched.why().find("is closed for its quota, and has 20000000ns left"), std::string::npos) << watched.why();
   // The next window gives it something.
   Watched<QuotaChecker> waits;
-  one_runs(waits).step(DeviceUsed{lane0, Duration::millis(21)}).wait(94, drop<Grant>());
+  one_runs(waits).step(DeviceUsed{first_lane, Duration::millis(21)}).wait(94, drop<Grant>());
   EXPECT_EQ(waits.why(), "");
   waits.wait(3, drop<Grant>());
   EXPECT_TRUE(waits.fails());
@@ -87,27 +87,27 @@ TEST(QuotaChecker, SeesWhoIsClosedForNothing) {
 
 TEST(QuotaChecker, SeesWhoIsNotAskedAndWhoIsNotWoken) {
   Watched<QuotaChecker> watched;
-  one_runs(watched, change([](Grant& grant) { grant.meters = false; }));
+  one_runs(watched, alter_grant([](Grant& grant) { grant.meters = false; }));
   EXPECT_NE(watched.why().find("is not asked what it used"), std::string::npos) << watched.why();
   Watched<QuotaChecker> asleep;
-  one_runs(asleep).step(Tick{}).step(DeviceUsed{lane0, Duration::millis(21)}, drop<WakeAt>());
+  one_runs(asleep).step(Tick{}).step(DeviceUsed{first_lane, Duration::millis(21)}, drop<WakeAt>());
   EXPECT_NE(asleep.why().find("nobody wakes the core for the next window"), std::string::npos) << asleep.why();
 }
 
 TEST(QuotaChecker, SeesWhatIsMoreThanWasInFlight) {
   Watched<QuotaChecker> watched;
   one_runs(watched);
-  for (int i = 0; i < 3 && !watched.fails(); ++i) watched.step(DeviceUsed{lane0, Duration::millis(20)});
+  for (int i = 0; i < 3 && !watched.fails(); ++i) watched.step(DeviceUsed{first_lane, Duration::millis(20)});
   EXPECT_EQ(watched.why(), "");  // it may be a kernel that cannot be cut, and another was launched before
-  for (int i = 0; i < 3 && !watched.fails(); ++i) watched.step(DeviceUsed{lane0, Duration::millis(20)});
+  for (int i = 0; i < 3 && !watched.fails(); ++i) watched.step(DeviceUsed{first_lane, Duration::millis(20)});
   EXPECT_NE(watched.why().find("more of d1 than its limit"), std::string::npos) << watched.why();
   // Where less is allowed than it had already, that is nobody's fault.
   Watched<QuotaChecker> less;
   less.step(up(d1)).step(call_of(1, Quota{.request = 0, .limit = 900, .units = 1000})).step(ExecutorUp{e1});
   less.step(Started{run1});
-  for (int i = 0; i < 40; ++i) less.step(DeviceUsed{lane0, Duration::millis(2)});
+  for (int i = 0; i < 40; ++i) less.step(DeviceUsed{first_lane, Duration::millis(2)});
   less.step(call_of(1, Quota{.request = 0, .limit = 10, .units = 1000}, 2))
-      .step(DeviceUsed{lane0, Duration::millis(2)});
+      .step(DeviceUsed{first_lane, Duration::millis(2)});
   EXPECT_EQ(less.why(), "");
 }
 
@@ -116,13 +116,13 @@ TEST(QuotaChecker, SeesUnitsGivenTwice) {
   three_run(watched);
   EXPECT_EQ(watched.why(), "");
   Watched<QuotaChecker> twice;
-  three_run(twice, change([](Grant& grant) { grant.open = true; }));
+  three_run(twice, alter_grant([](Grant& grant) { grant.open = true; }));
   EXPECT_NE(twice.why().find("units of d1 are given away, which has 2"), std::string::npos) << twice.why();
 }
 
 TEST(QuotaChecker, SeesUnitsThatNobodyHas) {
   Watched<QuotaChecker> watched;
-  const Change closed = change(lane1, [](Grant& grant) {
+  const Change closed = alter_grant(second_lane, [](Grant& grant) {
     grant = Grant{.launcher = grant.launcher, .tells = true, .meters = true, .why = Grant::Why::kUnits};
   });
   three_run(watched, closed);

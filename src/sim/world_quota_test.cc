@@ -51,7 +51,7 @@ std::vector<double> shares_of(const Model& model) {
   return shares;
 }
 
-std::string violation_of(const Model& model, uint64_t seed = 1) {
+std::string violation_in(const Model& model, uint64_t seed = 1) {
   Trail trail;
   const Trial trial = try_model(model, seed, nullptr, &trail);
   return trial.violation ? trail.to_text() + trial.violation->text : "";
@@ -106,7 +106,7 @@ TEST(WorldQuota, ARequestIsHadBesideOthersOfItsPriority) {
   const auto shares = shares_of(model);
   EXPECT_GE(shares[0], 0.28);
   EXPECT_LE(shares[0], 0.6);
-  EXPECT_EQ(violation_of(model), "");
+  EXPECT_EQ(violation_in(model), "");
 }
 
 TEST(WorldQuota, UnitsAreSharedAndLargeAskersHaveThem) {
@@ -120,7 +120,7 @@ TEST(WorldQuota, UnitsAreSharedAndLargeAskersHaveThem) {
   EXPECT_GT(shares[0], 0.1);
   EXPECT_GT(shares[1], 0.1);
   EXPECT_GT(shares[0] + shares[1] + shares[2], 0.7);
-  EXPECT_EQ(violation_of(model), "");
+  EXPECT_EQ(violation_in(model), "");
 }
 
 TEST(WorldQuota, APartitionKeepsNeighboursAway) {
@@ -179,7 +179,7 @@ TEST(WorldQuota, ALongKernelIsInTheWayOnlyIfItCannotBeCut) {
   EXPECT_LE(slowest_urgent(beside(filler)), Duration::micros(3500));
   filler.sliceable = false;
   EXPECT_GE(slowest_urgent(beside(filler)), Duration::millis(900));
-  EXPECT_EQ(violation_of(beside(filler)), "");
+  EXPECT_EQ(violation_in(beside(filler)), "");
 }
 
 TEST(WorldQuota, AStormOfSmallKernelsIsNotInTheWay) {
@@ -189,7 +189,7 @@ TEST(WorldQuota, AStormOfSmallKernelsIsNotInTheWay) {
   storm.kernels.assign(5000, Duration::micros(10));
   storm.sliceable = false;
   EXPECT_LE(slowest_urgent(beside(storm)), Duration::micros(3500));
-  EXPECT_EQ(violation_of(beside(storm)), "");
+  EXPECT_EQ(violation_in(beside(storm)), "");
 }
 
 TEST(WorldQuota, MistakesOfProfilesAndClocksPass) {
@@ -203,7 +203,7 @@ TEST(WorldQuota, MistakesOfProfilesAndClocksPass) {
   model.faults.new_kernel = 20;
   model.faults.settings = 5;
   model.faults.until = model.length;
-  for (uint64_t seed = 1; seed <= 5; ++seed) EXPECT_EQ(violation_of(model, seed), "") << seed;
+  for (uint64_t seed = 1; seed <= 5; ++seed) EXPECT_EQ(violation_in(model, seed), "") << seed;
   Recorder recorder;
   const auto outcome = run(model, 1, recorder);
   for (const char* name : {"wrong_profile", "new_kernel", "settings"})
@@ -218,7 +218,7 @@ TEST(WorldQuota, WhoIgnoresItsGateIsChargedForIt) {
   Recorder recorder;
   const auto outcome = run(model, 3, recorder);
   ASSERT_GT(outcome.faults.count("ignored_gate"), 0U);
-  EXPECT_EQ(violation_of(model, 3), "");
+  EXPECT_EQ(violation_in(model, 3), "");
 }
 
 TEST(WorldQuota, MoreThanThereIsIsRefused) {
@@ -237,7 +237,7 @@ TEST(WorldQuota, MoreThanThereIsIsRefused) {
   }
   EXPECT_GT(refused, 0U);
   EXPECT_GT(done, 50U);
-  EXPECT_EQ(violation_of(model), "");
+  EXPECT_EQ(violation_in(model), "");
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 namespace quern::hal::cts {
 namespace {
 
-class Caps : public Suite {};
+class DeviceCaps : public Suite {};
 
-TEST_F(Caps, AreComplete) {
+TEST_F(DeviceCaps, AreComplete) {
   const auto& caps = device().caps();
   EXPECT_FALSE(caps.driver.empty());
   EXPECT_FALSE(caps.name.empty());
@@ -23,7 +23,7 @@ TEST_F(Caps, AreComplete) {
   for (auto size : caps.max_group_sizes) EXPECT_GE(size, 1u);
 }
 
-TEST_F(Caps, EnumerationNamesTheOpenedDevice) {
+TEST_F(DeviceCaps, EnumerationNamesTheOpenedDevice) {
   auto found = driver().enumerate();
   QUERN_ASSERT_OK(found);
   ASSERT_FALSE(found->empty());
@@ -31,13 +31,13 @@ TEST_F(Caps, EnumerationNamesTheOpenedDevice) {
   EXPECT_EQ((*found)[0].name, device().caps().name);
 }
 
-TEST_F(Caps, AnUnknownDeviceIsNotFound) {
+TEST_F(DeviceCaps, AnUnknownDeviceIsNotFound) {
   DeviceOptions options;
   options.index = 1000;
   QUERN_EXPECT_CODE(ErrorCode::kNotFound, driver().open(options));
 }
 
-TEST_F(Caps, MemoryIsWhatTheOperatorSays) {
+TEST_F(DeviceCaps, MemoryIsWhatTheOperatorSays) {
   DeviceOptions options;
   options.memory_bytes = 8 << 20;
   auto small = driver().open(options);

@@ -4,7 +4,7 @@
 namespace quern::server {
 namespace {
 
-const std::string kJson = R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]})";
+const std::string kOneTensor = R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]})";
 
 using ConnectionTest = ServerTest;
 
@@ -89,7 +89,7 @@ TEST_F(ConnectionTest, Keys) {
   EXPECT_EQ(answer.header("www-authenticate"), "Bearer realm=\"quern\"");
   expect_error(caller->ask("GET /v2 HTTP/1.1\r\nAuthorization: Bearer wrong\r\n\r\n"), 401, "denied");
   expect_error(caller->ask(get("/nowhere")), 401, "denied");
-  expect_error(caller->ask(post("/v2/models/echo/infer", kJson)), 401, "denied");
+  expect_error(caller->ask(post("/v2/models/echo/infer", kOneTensor)), 401, "denied");
   EXPECT_EQ(caller->ask(get("/v2/health/live")).status, 200);
   EXPECT_EQ(caller->ask("GET /v2 HTTP/1.1\r\nauthorization: bearer secret\r\n\r\n").status, 200);
   answer = caller->ask("GET /v2 HTTP/1.1\r\nAuthorization: Basic abc\r\n\r\n");
@@ -131,7 +131,7 @@ TEST_F(ConnectionTest, BodiesThatAreNotTaken) {
   }
   expect_error(ask("POST " + path + " HTTP/1.1\r\n\r\n"), 411, "invalid");
   expect_error(ask(post(path, "abc", "Content-Encoding: gzip\r\n")), 415, "unsupported");
-  EXPECT_EQ(ask(post(path, kJson, "Content-Encoding: identity\r\nContent-Type: x/y\r\n")).status, 200);
+  EXPECT_EQ(ask(post(path, kOneTensor, "Content-Encoding: identity\r\nContent-Type: x/y\r\n")).status, 200);
   expect_error(ask(post(path, std::string(2000, ' '))), 413, "invalid");
   expect_error(ask(post(path, std::string(5000, ' '))), 413, "invalid");
   expect_error(ask("POST " + path + " HTTP/1.1\r\nContent-Length: 18446744073709551615\r\n\r\n"), 413, "invalid");
@@ -184,7 +184,7 @@ TEST_F(ConnectionTest, KeepAliveAndPipelining) {
   start();
   auto caller = client();
   std::string all;
-  for (int i = 0; i < 50; ++i) all += i % 3 ? post("/v2/models/echo/infer", kJson) : get("/v2/health/live");
+  for (int i = 0; i < 50; ++i) all += i % 3 ? post("/v2/models/echo/infer", kOneTensor) : get("/v2/health/live");
   caller->send(all);
   for (int i = 0; i < 50; ++i) EXPECT_EQ(caller->read().status, 200);
   // What a refused request still sends does not end the connection, as long as it is little.
