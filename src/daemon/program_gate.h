@@ -32,7 +32,6 @@ class ProgramGate {
   Result<std::optional<ipc::LaneEvent>> take_event();
   /// Announces that the strand will sleep; false if an event came meanwhile.
   bool prepare_sleep() { return events_.prepare_sleep(); }
-  bool has_events() const { return !events_.empty(); }
   void woke() { events_.woke(); }
   void grant(const ipc::Grant& grant);
   const ipc::Grant& granted() const { return grant_; }

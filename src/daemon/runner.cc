@@ -16,8 +16,6 @@ constexpr size_t kMailboxCapacity = 16384;
 // How long before and after its predicted end a lone call is looked for, and how far ahead a prediction is any good.
 constexpr Duration kSpinMargin = Duration::micros(60);
 constexpr Duration kLongestPrediction = Duration::millis(50);
-// Where more runs than these are on devices somebody is about to tell something anyway.
-constexpr size_t kMostLookedAt = 8;
 
 // A page: whatever a driver's allocator rounds to on the devices we know, it is no more.
 constexpr uint64_t kGranularity = 4096;
@@ -101,8 +99,6 @@ void Runner::start() {
   });
 }
 
-bool Runner::post(Message&& message) { return mailbox_.post(std::move(message)); }
-
 void Runner::stop(Duration limit) {
   if (!thread_.joinable()) return;
   while (!post(StopMessage{os::now() + limit})) std::this_thread::yield();
@@ -132,7 +128,7 @@ void Runner::serve() {
     bool sleep = !mailbox_.maybe_filled();
     if (const auto window = lone_window(); sleep && window) {
       if (os::now() >= window->first)
-        sleep = !spin_until(std::min(window->second, wake));
+        sleep = !spin_until(window->second);
       else
         wake = std::min(wake, window->first);
     }
@@ -158,28 +154,17 @@ void Runner::serve() {
   end_everything();
 }
 
-// The most urgent run, if there is one and its end is predicted: its caller waits for nothing but us, and so does
-// whoever may have the device next, so being awake when it ends saves the wake-up of an idle core (30-100 us). The
-// window is small, and others that want our core get it.
+// A single call in flight, whose end is predicted: its caller waits for nothing but us, so being awake when it ends
+// saves the wake-up of an idle core (30-100 us). The window is small, and others that want our core get it.
 std::optional<std::pair<Time, Time>> Runner::lone_window() const {
-  const LiveRun* lone = nullptr;
-  const Executor* on = nullptr;
-  size_t seen = 0;
-  for (const uint64_t key : active_) {
-    const Executor& executor = executors_.at(key);
-    for (const uint64_t id : executor.pushed) {
-      if (++seen > kMostLookedAt) return std::nullopt;
-      const LiveRun& run = runs_.at(id);
-      if (lone && lone->level < run.level) continue;
-      on = lone && lone->level == run.level ? nullptr : &executor;
-      lone = &run;
-    }
-  }
-  if (!on) return std::nullopt;
-  const Duration expected = on->process->round_trip(lone->plan->id);
+  if (calls_.size() != 1 || active_.size() != 1) return std::nullopt;
+  const Executor& executor = executors_.at(*active_.begin());
+  if (executor.pushed.size() != 1) return std::nullopt;
+  const LiveRun& run = runs_.at(executor.pushed.front());
+  const Duration expected = executor.process->round_trip(run.plan->id);
   if (expected.ns == 0 || expected > kLongestPrediction) return std::nullopt;
   const Duration margin{kSpinMargin.ns + expected.ns / 32};
-  const Time end = lone->pushed_at + expected;
+  const Time end = run.pushed_at + expected;
   const Time until{end.ns + 2 * margin.ns};
   if (os::now() >= until) return std::nullopt;
   return std::pair{Time{end.ns - margin.ns}, until};
@@ -187,13 +172,8 @@ std::optional<std::pair<Time, Time>> Runner::lone_window() const {
 
 // True if there is something to do.
 bool Runner::spin_until(Time until) {
-  const auto is_due = [&] {
-    return mailbox_.maybe_filled() ||
-           std::any_of(active_.begin(), active_.end(),
-                       [&](uint64_t key) { return executors_.at(key).process->has_events(); }) ||
-           std::any_of(programs_.begin(), programs_.end(),
-                       [](const auto& program) { return program.second.gate->has_events(); });
-  };
+  const ExecutorProcess& process = *executors_.at(*active_.begin()).process;
+  const auto is_due = [&] { return process.has_events() || mailbox_.maybe_filled(); };
   // Real-time threads do not give way, so this one is ordinary while it looks.
   if (is_realtime_) os::make_ordinary();
   while (!is_due() && os::now() < until) os::yield();

@@ -168,7 +168,7 @@ class Runner {
 
   void start();
   /// Any thread. False, and `message` is untouched, if the strand has more than it can take.
-  [[nodiscard]] bool post(Message&& message);
+  [[nodiscard]] bool post(Message&& message) { return mailbox_.post(std::move(message)); }
   /// Any thread, once: see Daemon::stop. Returns when the strand has ended.
   void stop(Duration limit);
 
