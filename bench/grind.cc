@@ -33,8 +33,7 @@ Result<Bytes> Grind::tar() const {
   QUERN_TRY(change(text, "priority: 5", fmt::format("priority: {}{}", priority, with_quota)));
   Files files;
   QUERN_TRY(files["grind.cl"], os::read_file(folder + "grind.cl", kMiB));
-  const auto bytes = as_bytes_of(text);
-  files["function.yaml"] = Bytes(bytes.begin(), bytes.end());
+  files["function.yaml"] = bytes_of(text);
   return write_tar(files);
 }
 

@@ -57,8 +57,7 @@ Result<Bytes> Layers::tar() const {
     QUERN_TRY(change(text, "{uint32: body}", "{uint32: head}"));
   }
   files["head.bin"] = weights_of(head_bytes, head_content);
-  const auto bytes = as_bytes_of(text);
-  files["function.yaml"] = Bytes(bytes.begin(), bytes.end());
+  files["function.yaml"] = bytes_of(text);
   files["layers.cl"] = std::move(program);
   return write_tar(files);
 }

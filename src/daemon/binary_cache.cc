@@ -6,6 +6,7 @@
 #include "os/log.h"
 
 namespace quern::daemon {
+
 std::optional<BinaryContent> BinaryCache::get(const std::string& key) const {
   if (folder_.empty()) return std::nullopt;
   const auto file = os::read_file(folder_ + "/" + key);

@@ -15,8 +15,7 @@ using Kind = PlannedStep::Kind;
 
 Manifest manifest_with(const std::string& parts) {
   const std::string text = "api: quern/v1\nname: g\nkind: graph\nprograms: {opencl: a.cl}\n" + parts;
-  const auto bytes = as_bytes_of(text);
-  const ParsedManifest parsed = parse_manifest({{"function.yaml", Bytes(bytes.begin(), bytes.end())}, {"a.cl", {}}});
+  const ParsedManifest parsed = parse_manifest({{"function.yaml", bytes_of(text)}, {"a.cl", {}}});
   for (const Mistake& mistake : parsed.mistakes) EXPECT_TRUE(mistake.is_warning) << to_string(mistake);
   return parsed.manifest.value_or(Manifest{});
 }

@@ -37,9 +37,8 @@ kernels:
 )";
 
 Manifest manifest_of(std::string_view text = kManifest) {
-  auto bytes = as_bytes_of(text);
   Files files;
-  files["function.yaml"] = Bytes(bytes.begin(), bytes.end());
+  files["function.yaml"] = bytes_of(text);
   files["a.cl"] = {};
   auto parsed = parse_manifest(files);
   for (const Mistake& mistake : parsed.mistakes) EXPECT_TRUE(mistake.is_warning) << to_string(mistake);
