@@ -16,6 +16,10 @@ constexpr size_t kMailboxCapacity = 16384;
 // How long before and after its predicted end a lone call is looked for, and how far ahead a prediction is any good.
 constexpr Duration kSpinMargin = Duration::micros(60);
 constexpr Duration kLongestPrediction = Duration::millis(50);
+// A look that took so long: someone else had the core meanwhile.
+constexpr Duration kTaken = Duration::micros(50);
+// Where more runs than these are on devices somebody is about to tell something anyway.
+constexpr size_t kMostLookedAt = 8;
 
 // A page: whatever a driver's allocator rounds to on the devices we know, it is no more.
 constexpr uint64_t kGranularity = 4096;
@@ -128,7 +132,7 @@ void Runner::serve() {
     bool sleep = !mailbox_.maybe_filled();
     if (const auto window = lone_window(); sleep && window) {
       if (os::now() >= window->first)
-        sleep = !spin_until(window->second);
+        sleep = !spin_until(std::min(window->second, wake));
       else
         wake = std::min(wake, window->first);
     }
@@ -154,17 +158,29 @@ void Runner::serve() {
   end_everything();
 }
 
-// A single call in flight, whose end is predicted: its caller waits for nothing but us, so being awake when it ends
-// saves the wake-up of an idle core (30-100 us). The window is small, and others that want our core get it.
+// The most urgent run, if there is one and its end is predicted: its caller waits for nothing but us, and so does
+// whoever may have the device next, so being awake when it ends saves the wake-up of an idle core (30-100 us). The
+// window is small, and others that want our core get it.
 std::optional<std::pair<Time, Time>> Runner::lone_window() const {
-  if (calls_.size() != 1 || active_.size() != 1) return std::nullopt;
-  const Executor& executor = executors_.at(*active_.begin());
-  if (executor.pushed.size() != 1) return std::nullopt;
-  const LiveRun& run = runs_.at(executor.pushed.front());
-  const Duration expected = executor.process->round_trip(run.plan->id);
+  if (!programs_.empty()) return std::nullopt;  // whose threads may be on our core, and are not to find us there
+  const LiveRun* lone = nullptr;
+  const Executor* on = nullptr;
+  size_t seen = 0;
+  for (const uint64_t key : active_) {
+    const Executor& executor = executors_.at(key);
+    for (const uint64_t id : executor.pushed) {
+      if (++seen > kMostLookedAt) return std::nullopt;
+      const LiveRun& run = runs_.at(id);
+      if (lone && lone->level < run.level) continue;
+      on = lone && lone->level == run.level ? nullptr : &executor;
+      lone = &run;
+    }
+  }
+  if (!on) return std::nullopt;
+  const Duration expected = on->process->round_trip(lone->plan->id);
   if (expected.ns == 0 || expected > kLongestPrediction) return std::nullopt;
   const Duration margin{kSpinMargin.ns + expected.ns / 32};
-  const Time end = run.pushed_at + expected;
+  const Time end = lone->pushed_at + expected;
   const Time until{end.ns + 2 * margin.ns};
   if (os::now() >= until) return std::nullopt;
   return std::pair{Time{end.ns - margin.ns}, until};
@@ -172,11 +188,20 @@ std::optional<std::pair<Time, Time>> Runner::lone_window() const {
 
 // True if there is something to do.
 bool Runner::spin_until(Time until) {
-  const ExecutorProcess& process = *executors_.at(*active_.begin()).process;
-  const auto is_due = [&] { return process.has_events() || mailbox_.maybe_filled(); };
+  const auto is_due = [&] {
+    return mailbox_.maybe_filled() ||
+           std::any_of(active_.begin(), active_.end(),
+                       [&](uint64_t key) { return executors_.at(key).process->has_events(); });
+  };
   // Real-time threads do not give way, so this one is ordinary while it looks.
   if (is_realtime_) os::make_ordinary();
-  while (!is_due() && os::now() < until) os::yield();
+  for (Time last = os::now(); !is_due() && last < until;) {
+    os::yield();
+    const Time now = os::now();
+    // Whoever wants this core has it for as long as it likes. A real-time thread that sleeps is back sooner.
+    if (now - last > kTaken) break;
+    last = now;
+  }
   if (is_realtime_) os::make_realtime();
   return is_due();
 }

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
+#include <string_view>
 
 #include "os/clock.h"
 #include "os/thread.h"
@@ -22,6 +24,14 @@ using Role = ipc::PlanFrame::Role;
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
 constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
+
+struct SameLaunch {
+  template <class Key>
+  bool operator()(const Key& one, const Key& two) const {
+    if (one.first != two.first) return one.first < two.first;
+    return std::lexicographical_compare(one.second.begin(), one.second.end(), two.second.begin(), two.second.end());
+  }
+};
 
 bool is_bound(Role role) { return role == Role::kInput || role == Role::kOutput; }
 
@@ -78,13 +88,10 @@ Result<bool> Lane::next_command(Bytes& record) {
   if (got) return true;
   if (const uint64_t spin_ns = links_.daemon.gate.spin_ns.load(std::memory_order_relaxed); spin_ns > 0) {
     const Time until = os::now() + Duration{static_cast<int64_t>(spin_ns)};
-    while (commands_.empty() && os::now() < until) {
-      // A neighbour's kernel comes first: it has this core for as long as it wants it.
-      if (links_.busy_lanes.load(std::memory_order_relaxed) > 0)
-        os::yield();
-      else
-        __builtin_ia32_pause();
-    }
+    // A neighbour's kernel comes first: it has this core for as long as it wants it. Who sleeps meanwhile is owed its
+    // turn when it wakes up; who looks now and then gives it away (Linux 6.18: sched_yield).
+    while (commands_.empty() && links_.busy_lanes.load(std::memory_order_relaxed) == 0 && os::now() < until)
+      __builtin_ia32_pause();
     if (!commands_.empty()) return commands_.pop(record);
   }
   if (commands_.prepare_sleep()) links_.wake.wait(Duration::forever());
@@ -211,18 +218,22 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   ready.plan = holdings_.plan(plan_id);
   if (!ready.plan) return internal(fmt::format("plan {}: is not here", plan_id));
   const ipc::PlanFrame& frame = ready.plan->frame;
-  // A kernel object per launch keeps its arguments set. Where there are very many launches, those of one entry share.
-  std::map<std::string_view, uint32_t> shared;
+  // A kernel object per entry and arguments keeps these set, and stays in the caches where it is launched again and
+  // again. Where there are very many, those of one entry share.
+  std::map<std::pair<std::string_view, std::span<const ipc::PlanFrame::Argument>>, uint32_t, SameLaunch> same;
+  std::map<std::string_view, uint32_t> of_entry;
   for (const auto& launch : frame.launches) {
-    const auto known = shared.find(launch.entry);
-    if (ready.kernels.size() >= kMostKernels && known != shared.end()) {
-      ready.kernel_of.push_back(known->second);
-      continue;
+    const auto [known, is_new] = same.try_emplace({launch.entry, launch.arguments});
+    if (is_new) {
+      const auto any = of_entry.find(launch.entry);
+      if (ready.kernels.size() >= kMostKernels && any != of_entry.end()) {
+        known->second = any->second;
+      } else {
+        known->second = of_entry[launch.entry] = static_cast<uint32_t>(ready.kernels.size());
+        QUERN_TRY(ready.kernels.emplace_back(), ready.plan->program->create_kernel(launch.entry));
+      }
     }
-    QUERN_TRY(auto kernel, ready.plan->program->create_kernel(launch.entry));
-    ready.kernel_of.push_back(static_cast<uint32_t>(ready.kernels.size()));
-    shared[launch.entry] = ready.kernel_of.back();
-    ready.kernels.push_back(std::move(kernel));
+    ready.kernel_of.push_back(known->second);
   }
   for (const auto& launch : frame.launches)
     ready.cuts.push_back(cut_of(launch, holdings_.device().caps().launch_offset));

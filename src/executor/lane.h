@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -146,8 +147,9 @@ class Lane {
   uint64_t expected_ns(const Cut& cut, uint64_t parts) const;
   Status retire(Ready& ready, size_t keep);
   Status retire_ended(Ready& ready);
-  bool was_alone(size_t count, uint64_t used_ns) const;
-  void learn(Ready& ready, const InFlight& done, bool is_alone);
+  /// Whether what ended last, whose times are known, was alone on the device.
+  bool was_alone(uint64_t used_ns) const;
+  void learn(Ready& ready, const InFlight& done, const hal::Interval& time, bool is_alone);
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
   void forget_segment(uint32_t segment);
@@ -181,6 +183,7 @@ class Lane {
   std::map<ImportKey, Import> imports_;
   std::vector<std::shared_ptr<hal::Buffer>> arenas_;  ///< the lane's memory: grows with its plans, until it is trimmed
   std::deque<InFlight> in_flight_;
+  std::vector<std::optional<hal::Interval>> times_;  ///< of launches that ended last
   uint64_t in_flight_ns_ = 0;
   size_t kernels_in_flight_ = 0;               ///< the rest are fills and copies
   uint64_t depth_ns_ = 0;                      ///< of the grant that let it through last

@@ -155,11 +155,14 @@ Status Lane::retire(Ready& ready, size_t keep) {
   }
   const uint64_t device_ns = queue_->device_time_ns();
   const uint64_t used_ns = device_ns - std::exchange(seen_device_ns_, device_ns);
-  const bool is_alone = was_alone(in_flight_.size() - keep, used_ns);
-  while (in_flight_.size() > keep) {
+  times_.clear();
+  for (size_t i = 0; i + keep < in_flight_.size(); ++i)
+    if (in_flight_[i].launch != ipc::kNoLaunch) times_.push_back(queue_->timing(in_flight_[i].point));
+  const bool is_alone = was_alone(used_ns);
+  for (size_t launches = 0; in_flight_.size() > keep;) {
     const InFlight& done = in_flight_.front();
     if (done.launch != ipc::kNoLaunch) {
-      learn(ready, done, is_alone);
+      if (const auto& time = times_[launches++]) learn(ready, done, *time, is_alone);
       --kernels_in_flight_;
     }
     in_flight_ns_ -= done.expected_ns;
@@ -179,24 +182,21 @@ Status Lane::retire_ended(Ready& ready) {
   return retire(ready, left);
 }
 
-// Whether the time of the first `count` is their own. Where it is wall time it counts whoever else was on the core, and
-// then the workers had less of it; several that share a launch may idle at its end.
-bool Lane::was_alone(size_t count, uint64_t used_ns) const {
+// Where times are wall time they count whoever else was on the core, and then the workers had less of it; several that
+// share a launch may idle at its end.
+bool Lane::was_alone(uint64_t used_ns) const {
   const hal::Caps& caps = holdings_.device().caps();
   if (caps.timestamps == hal::Timestamps::kDevice || caps.units > 1) return true;
   uint64_t wall_ns = 0;
-  for (size_t i = 0; i < count; ++i)
-    if (const auto time = queue_->timing(in_flight_[i].point))
-      wall_ns += static_cast<uint64_t>(std::max<int64_t>(0, time->end_ns - time->start_ns));
+  for (const auto& time : times_)
+    if (time) wall_ns += static_cast<uint64_t>(std::max<int64_t>(0, time->end_ns - time->start_ns));
   return used_ns * 20 >= wall_ns * 19;
 }
 
-void Lane::learn(Ready& ready, const InFlight& done, bool is_alone) {
-  const auto time = queue_->timing(done.point);
-  if (!time) return;
-  const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time->end_ns - time->start_ns));
-  if (first_start_ns_ == 0) first_start_ns_ = time->start_ns;
-  last_end_ns_ = time->end_ns;
+void Lane::learn(Ready& ready, const InFlight& done, const hal::Interval& time, bool is_alone) {
+  const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time.end_ns - time.start_ns));
+  if (first_start_ns_ == 0) first_start_ns_ = time.start_ns;
+  last_end_ns_ = time.end_ns;
   Cut& cut = ready.cuts[done.launch];
   if (!profile_.empty()) {
     const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;
@@ -207,7 +207,7 @@ void Lane::learn(Ready& ready, const InFlight& done, bool is_alone) {
   }
   // Once the grant changed it may be another's time too.
   const bool is_same_grant = done.word == links_.daemon.gate.word.load(std::memory_order_relaxed);
-  note_ended(ready, done, *time, is_alone && is_same_grant);
+  note_ended(ready, done, time, is_alone && is_same_grant);
   if (cut.part_ns > 0 && !(is_alone && is_same_grant)) return;
   scale_ = static_cast<double>(took_ns) / static_cast<double>(done.expected_ns);
   is_confirmed_ = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,6 +33,7 @@ struct PlanFrame {
     uint32_t slot = kNone;
     Dtype dtype = Dtype::kInt32;
     uint64_t bits = 0;
+    auto operator<=>(const Value&) const = default;
   };
   struct Argument {
     enum class Kind : uint8_t { kBuffer, kScalar, kLocal } kind = Kind::kBuffer;
@@ -39,6 +41,7 @@ struct PlanFrame {
     uint64_t offset = 0, size_bytes = 0;  ///< of a view; size 0: the whole buffer
     Value value;
     uint64_t local_bytes = 0;
+    auto operator<=>(const Argument&) const = default;
   };
   struct Launch {
     uint32_t kernel = 0;  ///< in the manifest, for reports
