@@ -24,6 +24,8 @@ using Role = ipc::PlanFrame::Role;
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
 constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
+// From the end of a run until whoever fills the pause after it is on the core.
+constexpr Duration kHandOver = Duration::micros(100);
 
 struct SameLaunch {
   template <class Key>
@@ -92,6 +94,10 @@ Result<bool> Lane::next_command(Bytes& record) {
     // turn when it wakes up; who looks now and then gives it away (Linux 6.18: sched_yield).
     while (commands_.empty() && links_.busy_lanes.load(std::memory_order_relaxed) == 0 && os::now() < until)
       __builtin_ia32_pause();
+    if (!commands_.empty()) return commands_.pop(record);
+  } else if (ipc::is_telling(links_.daemon.gate.word.load(std::memory_order_relaxed))) {
+    // Whoever may fill the pause is about to be let through.
+    linger(kHandOver, [&] { return !commands_.empty(); });
     if (!commands_.empty()) return commands_.pop(record);
   }
   if (commands_.prepare_sleep()) links_.wake.wait(Duration::forever());

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -140,7 +141,7 @@ class Lane {
   /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
   /// meanwhile.
   Result<uint64_t> pass_gate(Ready& ready, uint64_t run, uint32_t launch, const Cut& cut, uint64_t parts);
-  void linger(uint64_t word);
+  void linger(Duration most, const std::function<bool()>& is_over);
   void stand_back(bool stands_back);
   /// Until there is another grant, or the time of this one comes; false if the run was stopped meanwhile.
   Result<bool> wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant, bool is_early);

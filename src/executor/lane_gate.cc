@@ -18,6 +18,8 @@ using Why = launcher::Permit::Why;
 
 // Whoever is more urgent is expected back sooner than this when a window is over.
 constexpr Duration kLinger = Duration::micros(300);
+// A look that took so long: someone else had the core meanwhile.
+constexpr Duration kTaken = Duration::micros(20);
 
 // A new sample counts a quarter. One that is far off is the truth: the kernel does something else now.
 double smoothed(double known, double seen) {
@@ -108,13 +110,19 @@ Result<uint64_t> Lane::pass_gate(Ready& ready, uint64_t run, uint32_t launch, co
   }
 }
 
-// A window is over shortly before whoever is more urgent comes back, and to wake an idle core takes 40 us of its time.
-// So the thread stays on the core of the device until then, and gives it up at every look. Not while the other has
-// work: who wants a core and does not get it is owed it, and would get it in the midst of the next kernel.
-void Lane::linger(uint64_t word) {
-  const Time until = os::now() + kLinger;
-  while (links_.daemon.gate.word.load(std::memory_order_acquire) == word && commands_.empty() && os::now() < until)
+// To wake an idle core takes 40 us. Where someone else is about to come to the core of the device the thread stays
+// there until then, and gives it up at every look: a window is over shortly before whoever is more urgent comes back,
+// and a run that ends makes way for who fills the pause. Not once the other has come: who wants a core and does not get
+// it is owed it, and would get it in the midst of the other's kernel.
+void Lane::linger(Duration most, const std::function<bool()>& is_over) {
+  if (!links_.shares_core) return;
+  const Time from = os::now();
+  for (Time last = from; !is_over() && last - from < most;) {
     os::yield();
+    const Time now = os::now();
+    if (now - last > kTaken) return;
+    last = now;
+  }
 }
 
 // Who is less urgent does not take the core from a kernel that is more so: not even to launch, since whatever it
@@ -127,15 +135,17 @@ void Lane::stand_back(bool stands_back) {
 }
 
 Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& grant, bool is_early) {
+  const ipc::Gate& gate = links_.daemon.gate;
   // What was enqueued has to go on; then sleep until a grant or a stop.
   QUERN_TRY(queue_->flush());
   // The time may have come meanwhile: then nobody would wake it.
   Duration limit = Duration::forever();
   if (is_early) limit = {std::max<int64_t>(0, grant.from_ns - os::now().ns)};
   if (grant.tells) stand_back(true);
-  if (grant.open && grant.tells && links_.shares_core && limit == Duration::forever()) linger(word);
+  if (grant.open && grant.tells && limit == Duration::forever())
+    linger(kLinger, [&] { return gate.word.load(std::memory_order_acquire) != word || !commands_.empty(); });
   links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
-  const bool is_same = links_.daemon.gate.word.load(std::memory_order_seq_cst) == word;
+  const bool is_same = gate.word.load(std::memory_order_seq_cst) == word;
   if (is_same && commands_.empty()) links_.wake.wait(limit);
   links_.wake.drain();
   links_.own.waits_at_gate.store(0, std::memory_order_relaxed);
