@@ -75,7 +75,7 @@ constexpr uint64_t kMostSlices = 64;
 /// Calls one after the other, beside the long kernel or alone.
 struct Block {
   std::vector<double> ms, device_ms;
-  double groups = 0, window_ms = 0;  ///< of the long kernel, meanwhile
+  double groups = 0, window_ms = 0;  ///< of the long kernel, from the end of one call to that of the next
 };
 
 /// What became of a mode.
@@ -226,9 +226,10 @@ class Slices {
     const Time until = os::now() + amounts_.block;
     for (size_t i = 0; i <= count && (i <= amounts_.fewest_calls || os::now() < until); ++i) {
       const double part = Prng(1000 * round + i).uniform();
-      sleep_until(os::now() + kShortestPause +
-                  Duration{static_cast<int64_t>(part * static_cast<double>((kLongestPause - kShortestPause).ns))});
       const uint64_t groups_before = beside ? beside->groups_done() : 0;
+      const Time began = os::now();
+      sleep_until(began + kShortestPause +
+                  Duration{static_cast<int64_t>(part * static_cast<double>((kLongestPause - kShortestPause).ns))});
       const Time from = os::now();
       QUERN_TRY(const auto ended, on.site->call(work));
       const Time to = os::now();
@@ -237,7 +238,7 @@ class Slices {
       done.ms.push_back(micros_between(from, to) / 1e3);
       done.device_ms.push_back(static_cast<double>(ended->times.device_time_ns) / 1e6);
       done.groups += static_cast<double>(groups_after - groups_before);
-      done.window_ms += done.ms.back();
+      done.window_ms += micros_between(began, to) / 1e3;
     }
     if (beside) QUERN_TRY(beside->end());
     return done;

@@ -12,9 +12,9 @@ using Why = Permit::Why;
 constexpr double kLeastSlice = 15'000;
 constexpr uint64_t kProbe = 32;
 
-// As many parts as fit in `ns`, and where little would be left over, half of what there is.
+// As many parts as come nearest to `ns`, and where little would be left over, half of what there is.
 uint64_t cut(const Ask& ask, double ns) {
-  const auto fit = static_cast<uint64_t>(std::max(1.0, ns / ask.part_ns));
+  const auto fit = static_cast<uint64_t>(std::max(1.0, ns / ask.part_ns + 0.5));
   if (fit >= ask.parts) return ask.parts;
   return ask.parts - fit < fit / 2 ? ask.parts - ask.parts / 2 : fit;
 }
@@ -36,9 +36,11 @@ Permit permit(const ipc::Grant& grant, const Ask& ask, int64_t now_ns) {
   const bool may_overdraw = grant.overdraws && ask.in_flight == 0;
   if (has_end) {
     left_ns = static_cast<double>(grant.until_ns - now_ns) - static_cast<double>(ask.in_flight_ns);
-    if (left_ns >= kLeastSlice) {
+    const bool goes_on = grant.beyond_ns != 0 && ask.sliceable;
+    // Who goes on after the end does so when not even a part fits before it: nobody would wake it up then.
+    if (left_ns >= (goes_on ? std::max(kLeastSlice, ask.part_ns) : kLeastSlice)) {
       ends_hard = true;
-    } else if (grant.beyond_ns == 0 || !ask.sliceable) {
+    } else if (!goes_on) {
       return {0, Why::kOver};
     } else {
       slice_ns = grant.beyond_ns;

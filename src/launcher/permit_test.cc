@@ -97,6 +97,31 @@ TEST(Permit, BeyondUntilInSmallSlices) {
   EXPECT_EQ(permit(grant, ask, 1500 * kMicro).why, Why::kOver);
 }
 
+TEST(Permit, WhoGoesOnAfterTheEndStopsNowhereBeforeIt) {
+  ipc::Grant grant = open_grant();
+  grant.until_ns = 1000 * kMicro;
+  Ask ask = long_kernel();
+  ask.part_ns = 60 * kMicro;
+  EXPECT_EQ(permit(grant, ask, 950 * kMicro).why, Why::kOver) << "not even one part ends by then";
+  grant.beyond_ns = 120 * kMicro;
+  for (int64_t now = 900; now < 1100; now += 5) {
+    const Permit next = permit(grant, ask, now * kMicro);
+    EXPECT_EQ(next.why, Why::kGo) << now;
+    EXPECT_EQ(next.parts, now <= 940 ? 1u : 2u) << now;
+  }
+  ask.in_flight = 2;
+  ask.in_flight_ns = 120 * kMicro;
+  EXPECT_EQ(permit(grant, ask, 950 * kMicro).why, Why::kDepth);
+}
+
+TEST(Permit, SlicesComeNearToWhatIsWanted) {
+  Ask ask = long_kernel();
+  ask.part_ns = 110 * kMicro;
+  EXPECT_EQ(permit(open_grant(), ask, 0).parts, 2u) << "220 us rather than 110";
+  ask.part_ns = 150 * kMicro;
+  EXPECT_EQ(permit(open_grant(), ask, 0).parts, 1u) << "150 us rather than 300";
+}
+
 TEST(Permit, AKernelNeverSeenShowsItselfInASmallPart) {
   Ask ask = long_kernel();
   ask.part_ns = 0;

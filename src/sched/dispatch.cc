@@ -23,6 +23,12 @@ constexpr Duration kSeenLately = Duration::millis(5);
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
+// What it takes to end a slice and to begin the next with two in flight (bench slice: cost_20ms_x64_d2), and how much
+// more a moment of an urgent launcher counts than one of who fills its gaps.
+constexpr Duration kSliceCost = Duration::micros(13);
+constexpr int64_t kUrgency = 5;
+constexpr Duration kStep = Duration::micros(10);  // of slices that are found so: a grant is not to change for less
+
 constexpr uint8_t kNobody = 2 * kLeastUrgent + 2;
 // After which a gap began that nobody told of.
 constexpr uint64_t kNowhere = UINT64_MAX - 1;
@@ -419,6 +425,10 @@ Dispatch::Launcher* Dispatch::best_fit(Place& place, const Pause& pause, uint8_t
   const bool is_expected = pause.gap.is_known && now <= pause.late();
   const int64_t left_ns = is_expected ? (pause.back() - now).ns : INT64_MAX;
   if (is_expected) place.look_at(pause.late() + Duration{1});
+  // The longer it has been away, the longer it may be: then slices can be longer, too.
+  const Duration first{config_.probe_slice.ns * config_.probe_slice.ns / kSliceCost.ns * kUrgency};
+  if (!is_expected && arbitration_.varies)
+    place.look_at(pause.began + std::max(first, Duration{2 * (now - pause.began).ns}));
   if (place.filler && place.filled == pause.began && place.launchers.contains(*place.filler)) {
     Launcher& same = launchers_.at(*place.filler);
     if (same.state == Launcher::State::kWorking && !same.is_spent && same.rank == top) return &same;
@@ -475,13 +485,28 @@ Duration Dispatch::slice_in(Duration gap) const {
   return std::max(config_.slice, std::min(Duration{gap.ns / 2}, kLargestSlice));
 }
 
+// Who comes back waits for about a slice, once in so long; who fills pays for each slice all that time. In the sum of
+// both, the square of the best slice is what one costs times how long the other is away.
+Duration Dispatch::slice_for(Duration away, Duration least) const {
+  const int64_t square = kSliceCost.ns * std::clamp(away, Duration{0}, kLongPause).ns / kUrgency;
+  int64_t low = least.ns, high = std::max(least, config_.slice).ns;
+  while (low < high) {
+    const int64_t middle = high - (high - low) / 2;
+    if (middle * middle <= square)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return std::max(least, Duration{low / kStep.ns * kStep.ns});
+}
+
 Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time now) const {
   Grant grant = free_grant(launcher.id);
   grant.tells = true;
   grant.depth = config_.shared_depth;
   grant.slice = {arbitration_.slices ? config_.slice.ns : 0};
   const auto probing = [&] {
-    grant.slice = {arbitration_.slices ? config_.probe_slice.ns : 0};
+    grant.slice = {arbitration_.slices ? slice_for(now - pause.began, config_.probe_slice).ns : 0};
     grant.depth = config_.slice;
     grant.launches = 2;
     return grant;
@@ -500,7 +525,7 @@ Grant Dispatch::fill_grant(const Launcher& launcher, const Pause& pause, Time no
   if (pause.gap.is_stable)
     grant.open = grant.open && grant.until > now;
   else
-    grant.beyond = config_.soft_slice;
+    grant.beyond = slice_for(pause.gap.median, config_.soft_slice);
   return grant;
 }
 

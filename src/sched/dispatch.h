@@ -230,6 +230,8 @@ class Dispatch {
   Grant fill_grant(const Launcher& launcher, const Pause& pause, Time now) const;
   /// In a gap whose end is known.
   Duration slice_in(Duration gap) const;
+  /// Where it is not: of someone who is away for about so long.
+  Duration slice_for(Duration away, Duration least) const;
   Time end_of(const Launcher& lane, Time now) const;
   std::optional<Grant> owed_grant(Launcher& launcher, Time now, Place& place);
   /// A window gives it more than all have anyway, and turns enough to be counted.
