@@ -18,6 +18,8 @@ using Why = launcher::Permit::Why;
 
 // Whoever is more urgent is expected back sooner than this when a window is over.
 constexpr Duration kLinger = Duration::micros(300);
+// Before its time comes: whoever is more urgent leaves the core about then, and it is not to fall asleep meanwhile.
+constexpr Duration kAwakeBefore = Duration::micros(80);
 // A look that took so long: someone else had the core meanwhile.
 constexpr Duration kTaken = Duration::micros(20);
 
@@ -138,12 +140,20 @@ Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& g
   const ipc::Gate& gate = links_.daemon.gate;
   // What was enqueued has to go on; then sleep until a grant or a stop.
   QUERN_TRY(queue_->flush());
-  // The time may have come meanwhile: then nobody would wake it.
-  Duration limit = Duration::forever();
-  if (is_early) limit = {std::max<int64_t>(0, grant.from_ns - os::now().ns)};
   if (grant.tells) stand_back(true);
-  if (grant.open && grant.tells && limit == Duration::forever())
-    linger(kLinger, [&] { return gate.word.load(std::memory_order_acquire) != word || !commands_.empty(); });
+  const auto is_news = [&] { return gate.word.load(std::memory_order_acquire) != word || !commands_.empty(); };
+  Duration limit = Duration::forever();
+  if (is_early) {
+    // The time may have come meanwhile: then nobody would wake it.
+    limit = {std::max<int64_t>(0, grant.from_ns - os::now().ns)};
+    if (links_.shares_core && grant.tells && limit <= kAwakeBefore) {
+      linger(limit, is_news);
+      return heed(run);
+    }
+    if (links_.shares_core && grant.tells) limit = limit - kAwakeBefore;
+  } else if (grant.open && grant.tells) {
+    linger(kLinger, is_news);
+  }
   links_.own.waits_at_gate.store(1, std::memory_order_seq_cst);
   const bool is_same = gate.word.load(std::memory_order_seq_cst) == word;
   if (is_same && commands_.empty()) links_.wake.wait(limit);

@@ -115,7 +115,7 @@ void Dispatch::run_began(const Who& who, RunId run, bool is_ready, Time now) {
   lane.first_unit = first_unit_of(who.device, who.function, who.quota);
   Place& place = places_[who.device];
   place.launchers.insert(who.launcher);
-  const Time back = came_back(place, who.function);
+  const Time back = came_back(place, lane);
   if (is_ready) lane.ready_at = back;
   touch(who.device);
 }
@@ -170,6 +170,7 @@ void Dispatch::called(FunctionId function, Time now) {
     Absent& absent = places_[device].absent.at(function);
     if (absent.is_back) continue;
     learn_gap(device, function, Gaps::kBetweenRuns, now - absent.pause.began);
+    absent.is_clear = is_clear(places_[device], absent.pause);
     // It may run here or elsewhere; the room is made at once, and only for a moment.
     absent.is_back = true;
     absent.pause.began = now;
@@ -177,15 +178,16 @@ void Dispatch::called(FunctionId function, Time now) {
   }
 }
 
-Time Dispatch::came_back(Place& place, FunctionId function) {
-  const auto absent = place.absent.extract(function);
+Time Dispatch::came_back(Place& place, Launcher& lane) {
+  const auto absent = place.absent.extract(lane.function);
   if (!absent) return {0};
   // The others that waited for it wait for nothing.
-  const auto devices = absent_on_.extract(function);
+  const auto devices = absent_on_.extract(lane.function);
   for (const DeviceId other : devices.mapped()) {
-    places_[other].absent.erase(function);
+    places_[other].absent.erase(lane.function);
     touch(other);
   }
+  lane.was_clear = absent.mapped().is_clear;
   return absent.mapped().is_back ? absent.mapped().pause.began : Time{0};
 }
 
@@ -215,6 +217,7 @@ void Dispatch::work_ready(const WorkReady& ready, Time now) {
     launcher.state = Launcher::State::kWorking;
     launcher.owed_at = now;
     launcher.ready_at = since;
+    launcher.was_clear = is_clear(places_[launcher.device], launcher.pause);
     expect_gap(launcher, ready.pauses, since);
   }
   touch(launcher.device);
@@ -224,6 +227,7 @@ void Dispatch::forget(FunctionId function) {
   gaps_.forget(function);
   bursts_.forget(function);
   quotas_.forget(function);
+  returns_.erase(returns_.lower_bound({function, DeviceId{0}}), returns_.upper_bound({function, DeviceId{UINT64_MAX}}));
   const auto devices = absent_on_.extract(function);
   if (!devices) return;
   for (const DeviceId device : devices.mapped()) {

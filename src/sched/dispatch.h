@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "sched/gaps.h"
@@ -133,6 +134,7 @@ class Dispatch {
     Duration told_used = {0};         ///< of this run, by DeviceUsed
     Duration expected = {0};          ///< of the device, by its run
     Time ready_at = {0};              ///< when its last gap ended, or the one before its run; 0: nobody knows
+    bool was_clear = false;           ///< nobody was in its way then
     Time ends = {0};                  ///< its run, or what it does until the next gap, if nothing comes in between
     Gaps::Prediction then;            ///< the gap that begins there
     Time fills_until = {0};           ///< it fills a gap, and its run ends then
@@ -153,7 +155,8 @@ class Dispatch {
   struct Absent {
     uint8_t rank = 0;
     Pause pause;
-    bool is_back = false;  ///< its call came, and its run did not yet
+    bool is_back = false;   ///< its call came, and its run did not yet
+    bool is_clear = false;  ///< and nobody was in its way
   };
   struct Place {
     std::set<LauncherId> launchers;  ///< programs, and lanes that have a run
@@ -213,8 +216,10 @@ class Dispatch {
   // dispatch_gaps.cc: what is learned of pauses.
   void learn_gap(DeviceId device, FunctionId function, uint64_t after, Duration gap);
   void learn_latency(const Launcher& launcher, Time started);
-  /// How long its launches take to reach the device.
+  /// How long its launches take to reach the device; 0 where that is to be seen.
   Duration latency_of(DeviceId device, FunctionId function) const;
+  /// Who comes back from it finds nobody in its way.
+  static bool is_clear(const Place& place, const Pause& pause);
   /// A program has work since then: when its next gap begins, and which.
   void expect_gap(Launcher& program, bool pauses, Time since);
   // dispatch_shares.cc: quotas and units.
@@ -241,8 +246,8 @@ class Dispatch {
   /// Of what it is behind its request.
   std::optional<Grant> owed_request(Launcher& launcher, Time now, Place& place);
   void set_due(DeviceId id, Place& place, Time due);
-  /// Since when it is back; 0: it was not expected.
-  Time came_back(Place& place, FunctionId function);
+  /// A lane has a run of it. Since when it is back; 0: it was not expected.
+  Time came_back(Place& place, Launcher& lane);
 
   const Config& config_;
   const Arbitration arbitration_;
@@ -252,6 +257,7 @@ class Dispatch {
   std::map<LauncherId, Launcher> launchers_;
   std::map<DeviceId, Place> places_;
   std::map<FunctionId, std::set<DeviceId>> absent_on_;
+  std::map<std::pair<FunctionId, DeviceId>, uint32_t> returns_;  ///< of which it was told when the first kernel began
   std::set<DeviceId> touched_;
   std::set<std::pair<Time, DeviceId>> dues_;
 };

@@ -11,7 +11,7 @@ namespace {
 // How long before a gap begins what is to fill it may be launched: in one process launches are executed in their order,
 // and take so long to reach the device. In another one it would overlap with a kernel that is not over: so long after
 // it. And how long before the window is published, and how long it holds if nobody tells of the gap.
-constexpr Duration kAhead = Duration::micros(80), kApart = Duration::micros(30);
+constexpr Duration kAhead = Duration::micros(80), kApart = Duration::micros(10);
 constexpr Duration kPublished = Duration::micros(50), kOverdue = Duration::micros(150);
 
 }  // namespace

@@ -11,19 +11,31 @@ namespace {
 
 // A launch that takes longer to reach the device was held up.
 constexpr Duration kLongestLaunch = Duration::micros(300);
+// Of so many gaps one is left clear at its end, so that it shows how long a launch takes.
+constexpr uint32_t kClearEvery = 16;
 
 }  // namespace
 
-// The least of them. Who fills a gap until then delays the next launch by what it errs, and so what is seen here: of a
-// usual one each would make the next longer.
+// Who fills a gap until the next kernel can begin is in its way by as much as it errs, and what is seen then counts
+// that: from all gaps each would make the next longer. So some end when the other is expected, and those are learned
+// from: the first, until there are enough, and one now and then.
 Duration Dispatch::latency_of(DeviceId device, FunctionId function) const {
   const Gaps::Prediction seen = gaps_.of(device, function, Gaps::kLaunching);
+  const auto count = returns_.find({function, device});
+  const bool is_clear = count != returns_.end() && (!seen.is_known || count->second % kClearEvery == 0);
+  if (is_clear) return {0};
   return seen.is_known ? std::min(seen.early, kLongestLaunch) : config_.launch_latency;
+}
+
+bool Dispatch::is_clear(const Place& place, const Pause& pause) {
+  const bool is_filled = place.filler && place.filled == pause.began;
+  return !is_filled || (pause.gap.is_stable && pause.latency.ns == 0);
 }
 
 void Dispatch::learn_latency(const Launcher& launcher, Time started) {
   if (started.ns == 0 || launcher.ready_at.ns == 0 || started < launcher.ready_at) return;
-  gaps_.add(launcher.device, launcher.function, Gaps::kLaunching, started - launcher.ready_at);
+  ++returns_[{launcher.function, launcher.device}];
+  if (launcher.was_clear) gaps_.add(launcher.device, launcher.function, Gaps::kLaunching, started - launcher.ready_at);
 }
 
 // How long it took before counts what it takes to launch, too; but what it is about to do now it knows better, if gaps

@@ -55,7 +55,7 @@ uint64_t Programs::last_of(const Program& program) {
 
 sched::WorkReady Programs::work_of(const Program& program) {
   const ProgramModel& model = *program.model;
-  sched::WorkReady ready{program.id, {}, program.kernels.size() <= sched::WorkReady::kMost};
+  sched::WorkReady ready{program.id, {}, program.kernels.size() <= sched::WorkReady::kMost, program.since};
   for (size_t i = 0; i < std::min(program.kernels.size(), sched::WorkReady::kMost); ++i) {
     const auto time = static_cast<int64_t>(static_cast<double>(program.kernels[i].ns) * program.belief);
     ready.kernels.push_back({0, {time}, model.sliceable});
@@ -121,7 +121,13 @@ void Programs::begin(Time now, Program& program, std::vector<sched::Event>& hear
   program.belief = pool_.draw_belief(program.device);
   if (program.next == 0) program.began = now;
   program.kernels = take_kernels(program);
-  if (program.tells) heard.push_back(work_of(program));
+  program.since = pool_.clock(program.device, now);
+  const bool is_on_its_way = pool_.has_kernels(program.device) && pool_.is_open(now, program.id);
+  const Duration launch = is_on_its_way ? pool_.launch(program.device) : Duration{0};
+  if (program.tells && launch.ns > 0)
+    plan(now + Duration{launch.ns / 2}, Agenda::Kind::kProgramTells, program);
+  else if (program.tells)
+    heard.push_back(work_of(program));
   program.work = {0};
   for (const Duration kernel : program.kernels) program.work = program.work + kernel;
   pool_.begin(now, program.id, program.kernels, program.belief);
@@ -158,7 +164,8 @@ void Programs::work_ended(Time now, sched::LauncherId id, std::vector<sched::Eve
   // Without a pause it goes on at once; who fell silent pauses all the same.
   if (gap.ns == 0 && !program->is_silent) return begin(now, *program, heard);
   program->has_work = false;
-  if (program->tells) heard.push_back(sched::GapBegun{id, pool_.clock(program->device, now), after});
+  if (program->tells)
+    heard.push_back(sched::GapBegun{id, pool_.clock(program->device, now), after, pool_.started(id)});
   plan(now + draw_spread(program->prng, gap, model.jitter), Agenda::Kind::kProgram, *program);
 }
 

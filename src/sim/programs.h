@@ -14,9 +14,10 @@
 namespace quern::sim {
 
 /// Programs that launch kernels of their own, as launcher/program.h does it: one says when it has work and when a gap
-/// begins only while its grant wants to know, and what it used at most every millisecond. Whether its kernels get to
-/// the device is the pool's affair. Ids: the function of program i is i + 2^32; numbers of programs count from 1, and
-/// one that comes back has a new one, and begins a round.
+/// begins only while its grant wants to know, and what it used at most every millisecond. Who is let through says that
+/// it has work once that is on its way to the device. Whether its kernels get to the device is the pool's affair. Ids:
+/// the function of program i is i + 2^32; numbers of programs count from 1, and one that comes back has a new one, and
+/// begins a round.
 class Programs {
  public:
   /// All of them outlive it. Each program comes at once and is gone at Model::length, or earlier at end().
@@ -60,6 +61,7 @@ class Programs {
     size_t next = 0;                ///< kernel of its sequence
     std::vector<Duration> kernels;  ///< that it has for the device, up to its next gap
     Duration work = {0};            ///< of those
+    Time since = {0};               ///< when it had them, by its clock
     Time began = {0};               ///< its round
     std::vector<Round> rounds;
   };

@@ -262,6 +262,7 @@ void VirtualPool::join(sched::LauncherId id, size_t device, const ProgramModel& 
 void VirtualPool::begin(Time now, sched::LauncherId id, const std::vector<Duration>& kernels, double belief) {
   Program& program = programs_.at(id.value);
   Device& device = devices_[program.device];
+  program.started = {0};
   if (device.kernels) return begin_kernels(now, device, id, program, kernels, belief);
   Run& run = program.work.emplace();
   run.device = program.device;
@@ -276,6 +277,11 @@ void VirtualPool::begin(Time now, sched::LauncherId id, const std::vector<Durati
 Duration VirtualPool::take_told(sched::LauncherId id) {
   const auto program = programs_.find(id.value);
   return program == programs_.end() ? Duration{0} : std::exchange(program->second.told, Duration{0});
+}
+
+Time VirtualPool::started(sched::LauncherId id) const {
+  const auto program = programs_.find(id.value);
+  return program == programs_.end() ? Time{0} : program->second.started;
 }
 
 void VirtualPool::leave(Time now, sched::LauncherId id) {

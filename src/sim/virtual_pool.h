@@ -85,6 +85,10 @@ class VirtualPool {
   bool has_kernels(size_t device) const { return devices_[device].kernels != nullptr; }
   /// How much of the work that ended last the pool told as used, since its gate asked for that.
   Duration take_told(sched::LauncherId program);
+  /// When the first kernel of its work began, by the clock there; 0: not yet, or it knows of no kernels.
+  Time started(sched::LauncherId program) const;
+  /// DeviceModel::launch
+  Duration launch(size_t device) const { return devices_[device].model->launch; }
   /// Those whose work was done since this was asked last.
   std::vector<sched::LauncherId> take_ended() { return std::exchange(ended_, {}); }
 
@@ -149,6 +153,7 @@ class VirtualPool {
     uint64_t executor = 0;  ///< 0: of a program
     uint32_t device = 0, lane = 0;
     Time ready;                                 ///< earliest start
+    Time started = {0};                         ///< by the clock there, where there are kernels
     Time on_since = {0}, ends = Time::never();  ///< while it is on the device
     Duration left, used = {0};                  ///< of its work, and of the device, when it last left that
     Duration told = {0};                        ///< of what it used, because its gate asked for that
@@ -164,6 +169,7 @@ class VirtualPool {
     std::optional<Run> work = std::nullopt;
     const ProgramModel* model = nullptr;
     Duration told = {0};  ///< see take_told()
+    Time started = {0};   ///< see started()
   };
 
   Device& device_of(const Executor& executor) { return devices_[executor.device]; }

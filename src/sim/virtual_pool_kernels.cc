@@ -96,6 +96,7 @@ void VirtualPool::kernels_happen(Time now, const Agenda::Entry& entry, std::vect
     }
     switch (told.what) {
       case What::kStarted:
+        programs_.at(told.launcher.value).started = device.kernels->clock(now);
         break;
       case What::kUsed:
         heard.push_back(sched::DeviceUsed{told.launcher, told.time});
@@ -120,16 +121,18 @@ void VirtualPool::heard_of_lane(Time now, Device& device, const KernelDevice::To
   switch (told.what) {
     case What::kStarted:
       run.is_started = true;
+      run.started = device.kernels->clock(now);
       return tell(now, executor, sched::Started{sched::RunId{*id}}, {0}, heard);
     case What::kUsed:
       return tell(now, executor, sched::DeviceUsed{told.launcher, told.time}, {0}, heard);
     case What::kWaits:
       return tell(now, executor, sched::WorkReady{told.launcher, told.kernels, false}, {0}, heard);
     case What::kEnded: {
-      const bool failed = told.flag || run.is_failed;
+      sched::Finished ended{.run = sched::RunId{*id}, .failed = told.flag || run.is_failed};
+      ended.device_time = told.time;
+      ended.started = run.started;
       remove_run(device, *id);
-      tell(now, executor, sched::Finished{.run = sched::RunId{*id}, .failed = failed, .device_time = told.time},
-           device.model->answer, heard);
+      tell(now, executor, ended, device.model->answer, heard);
     }
   }
 }

@@ -117,6 +117,26 @@ TEST(WorldGates, AGateClosesByItself) {
   EXPECT_EQ(violation_of(model), "");
 }
 
+// As launcher/program.h does it: once the launch is on its way, and with the times of what happened.
+TEST(WorldGates, AProgramTellsSinceWhenItHadWorkAndWhenThatBegan) {
+  Model model = beside_a_program("fill");
+  model.devices[0].sharing = DeviceModel::Sharing::kQueue;
+  model.devices[0].launch = Duration::micros(20);
+  Recorder recorder;
+  EXPECT_TRUE(run(model, 1, recorder).drained);
+  Time since = {0};
+  size_t returns = 0, clear = 0;
+  for (const auto& [now, ready] : recorder.events<sched::WorkReady>()) {
+    if (!sched::is_program(ready.launcher) || ready.at.ns == 0) continue;
+    EXPECT_LE(ready.at, now);
+    if (now - ready.at == Duration::micros(10)) since = ready.at, ++returns;
+    for (const auto& [then, gap] : recorder.events<sched::GapBegun>())
+      if (gap.started == since + model.devices[0].launch) ++clear;
+  }
+  EXPECT_GT(returns, 10U);
+  EXPECT_GT(clear, 5U) << "nobody is in its way where a gap is left clear";
+}
+
 TEST(WorldGates, GapsOfAProgramAreFilled) {
   const Model model = beside_a_program("fill");
   Recorder recorder;
