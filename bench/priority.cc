@@ -133,9 +133,16 @@ class Priorities {
     options_.progress("priority: start a launcher, and see how fast the device is");
     QUERN_TRY(urgent_, Launcher::start(layout_, folder_ + "/launchers"));
     QUERN_TRY(pace_, urgent_->calibrate(0));
+    if (std::any_of(contests.begin(), contests.end(),
+                    [](const Contest& contest) { return contest.source == GapSource::kNear; })) {
+      Layout near = layout_;
+      near.host = near.device;
+      QUERN_TRY(near_, Launcher::start(near, folder_ + "/launchers"));
+      QUERN_TRY(near_->calibrate(pace_.iterations));
+    }
     for (const Contest& contest : contests) {
       for (const Mode& mode : contest.modes) QUERN_TRY(open(contest, mode));
-      if (contest.source != GapSource::kProgram) QUERN_TRY(open(contest, kNone));
+      if (!contest.is_program()) QUERN_TRY(open(contest, kNone));
       if (contest.filler != FillerKind::kProgram) continue;
       while (program_fillers_.size() < contest.fillers) {
         options_.progress(fmt::format("priority: start launcher {}", program_fillers_.size() + 2));
@@ -181,6 +188,8 @@ class Priorities {
     return {};
   }
 
+  Launcher& urgent(const Contest& contest) const { return contest.source == GapSource::kNear ? *near_ : *urgent_; }
+
   uint32_t groups_for(double ms) const {
     return static_cast<uint32_t>(std::clamp(std::round(ms * 1e6 / pace_.group_ns), 1.0, 1.0 * Launcher::kMostGroups));
   }
@@ -188,7 +197,7 @@ class Priorities {
   // What a filler's group takes against one of the urgent one's.
   double filler_pace(const Contest& contest) const {
     const double filler = contest.filler == FillerKind::kProgram ? 1 : executor_pace_;
-    return filler / (contest.source == GapSource::kProgram ? 1 : executor_pace_);
+    return filler / (contest.is_program() ? 1 : executor_pace_);
   }
 
   // Gates and what is known of gaps are a contest's own: a name that no other has.
@@ -200,7 +209,7 @@ class Priorities {
         joined_.emplace_back(&site, link.program);
         return launcher.join(gate, std::move(link));
       };
-      if (contest.source == GapSource::kProgram) QUERN_TRY(join(*urgent_, PrioritySite::kUrgent, contest.name()));
+      if (contest.is_program()) QUERN_TRY(join(urgent(contest), PrioritySite::kUrgent, contest.name()));
       if (contest.filler != FillerKind::kProgram) continue;
       for (size_t i = 0; i < contest.fillers; ++i)
         QUERN_TRY(join(*program_fillers_[i], 1 + i, fmt::format("{}_filler{}", contest.name(), i)));
@@ -212,7 +221,7 @@ class Priorities {
     for (const auto& [site, program] : joined_) site->leave(program);
     joined_.clear();
     for (uint32_t gate = 0; gate < contest.modes.size(); ++gate) {
-      if (contest.source == GapSource::kProgram) QUERN_TRY(urgent_->leave(gate));
+      if (contest.is_program()) QUERN_TRY(urgent(contest).leave(gate));
       if (contest.filler != FillerKind::kProgram) continue;
       for (size_t i = 0; i < contest.fillers; ++i) QUERN_TRY(program_fillers_[i]->leave(gate));
     }
@@ -251,8 +260,8 @@ class Priorities {
   Result<Launcher::Took> task(const Contest& contest, std::optional<uint32_t> gate, uint64_t seed) {
     const uint32_t groups = groups_for(contest.kernel_ms);
     const Duration gap{static_cast<int64_t>(contest.gap_ms * 1e6)};
-    if (contest.source == GapSource::kProgram)
-      return urgent_->run(
+    if (contest.is_program())
+      return urgent(contest).run(
           gate.value_or(Launcher::kNoGate),
           {.kernels = kTaskKernels, .groups = groups, .gap = gap, .jitter = contest.jitter, .seed = seed});
     PrioritySite& site = site_of(contest, gate ? contest.modes[*gate] : kNone);
@@ -437,7 +446,7 @@ class Priorities {
   double executor_pace_ = 1;  ///< what a group takes in an executor against one in a launcher
   /// By mode, and whether all are in one executor.
   std::map<std::pair<std::string_view, bool>, std::unique_ptr<PrioritySite>> sites_;
-  std::unique_ptr<Launcher> urgent_;
+  std::unique_ptr<Launcher> urgent_, near_;  ///< with a thread of their own on the host's core, and on the device's
   std::vector<std::unique_ptr<Launcher>> program_fillers_;
   // Of the contest.
   std::vector<std::pair<PrioritySite*, uint64_t>> joined_;

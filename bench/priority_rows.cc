@@ -71,7 +71,7 @@ std::vector<Contest> matrix() {
         contests.push_back(std::move(one));
       }
   };
-  for (const GapSource source : {GapSource::kProgram, GapSource::kClient, GapSource::kTogether})
+  for (const GapSource source : {GapSource::kProgram, GapSource::kClient, GapSource::kTogether, GapSource::kNear})
     for (const double kernel_ms : {2.5, 0.5})
       for (const double gap_ms : {0.2, 0.5, 1.0, 2.0, 5.0}) add(source, kernel_ms, gap_ms, 0, FillerKind::kFunction);
   for (const double jitter : {0.3, 0.8})
@@ -104,7 +104,10 @@ std::string Contest::name() const {
   const char* kind = filler == FillerKind::kFunction ? "filler" : filler == FillerKind::kCall ? "call" : "program";
   const std::string beside = fmt::format("{}{:g}x{}", kind, filler_ms, fillers);
   if (source == GapSource::kUntil) return fmt::format("until_{:g}ms_{}", kernel_ms, beside);
-  const char* letter = source == GapSource::kProgram ? "a" : source == GapSource::kClient ? "b" : "c";
+  const char* letter = source == GapSource::kProgram  ? "a"
+                       : source == GapSource::kClient ? "b"
+                       : source == GapSource::kNear   ? "d"
+                                                      : "c";
   return fmt::format("{}_{:g}ms_gap{:g}{}_{}", letter, kernel_ms, gap_ms,
                      jitter > 0 ? fmt::format("j{:g}", 100 * jitter) : "", beside);
 }

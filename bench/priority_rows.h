@@ -26,6 +26,7 @@ constexpr Mode kNone{"none", "none", false}, kIdle{"idle", "none", true}, kFikit
 /// Where the gaps of the urgent one come from.
 enum class GapSource : uint8_t {
   kProgram,   ///< (a) a bench/launcher pauses between its kernels
+  kNear,      ///< (d) the same, its own thread being on the core of the device, too
   kClient,    ///< (b) a client pauses between calls of one kernel each
   kTogether,  ///< (c) the same, and those beside it are in its own executor
   kUntil,     ///< one run looks at a number between its kernels; a gap is as long as that takes
@@ -50,6 +51,8 @@ struct Contest {
   size_t fillers = 1;
   std::vector<Mode> modes;
 
+  /// The urgent one is a bench/launcher.
+  bool is_program() const { return source == GapSource::kProgram || source == GapSource::kNear; }
   /// "a_2.5ms_gap1_filler5x1"
   std::string name() const;
   std::string row_name(const Mode& mode) const { return name() + "_" + std::string(mode.name); }
