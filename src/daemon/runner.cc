@@ -13,7 +13,8 @@ namespace {
 // Bounded by what the core would queue, and some for cancels.
 constexpr size_t kMailboxCapacity = 16384;
 
-// How long before and after its predicted end a lone call is looked for, and how far ahead a prediction is any good.
+// How long before and after its predicted end the most urgent run is looked for, and how far ahead a prediction is any
+// good.
 constexpr Duration kSpinMargin = Duration::micros(60);
 constexpr Duration kLongestPrediction = Duration::millis(50);
 // A look that took so long: someone else had the core meanwhile.
@@ -130,7 +131,7 @@ void Runner::serve() {
       if (!executor.process->greeted()) wake = std::min(wake, executor.greeting_due);
 
     bool sleep = !mailbox_.maybe_filled();
-    if (const auto window = lone_window(); sleep && window) {
+    if (const auto window = end_window(); sleep && window) {
       if (os::now() >= window->first)
         sleep = !spin_until(std::min(window->second, wake));
       else
@@ -161,9 +162,9 @@ void Runner::serve() {
 // The most urgent run, if there is one and its end is predicted: its caller waits for nothing but us, and so does
 // whoever may have the device next, so being awake when it ends saves the wake-up of an idle core (30-100 us). The
 // window is small, and others that want our core get it.
-std::optional<std::pair<Time, Time>> Runner::lone_window() const {
+std::optional<std::pair<Time, Time>> Runner::end_window() const {
   if (!programs_.empty()) return std::nullopt;  // whose threads may be on our core, and are not to find us there
-  const LiveRun* lone = nullptr;
+  const LiveRun* first = nullptr;
   const Executor* on = nullptr;
   size_t seen = 0;
   for (const uint64_t key : active_) {
@@ -171,16 +172,16 @@ std::optional<std::pair<Time, Time>> Runner::lone_window() const {
     for (const uint64_t id : executor.pushed) {
       if (++seen > kMostLookedAt) return std::nullopt;
       const LiveRun& run = runs_.at(id);
-      if (lone && lone->level < run.level) continue;
-      on = lone && lone->level == run.level ? nullptr : &executor;
-      lone = &run;
+      if (first && first->level < run.level) continue;
+      on = first && first->level == run.level ? nullptr : &executor;  // of two equals neither
+      first = &run;
     }
   }
   if (!on) return std::nullopt;
-  const Duration expected = on->process->round_trip(lone->plan->id);
+  const Duration expected = on->process->round_trip(first->plan->id);
   if (expected.ns == 0 || expected > kLongestPrediction) return std::nullopt;
   const Duration margin{kSpinMargin.ns + expected.ns / 32};
-  const Time end = lone->pushed_at + expected;
+  const Time end = first->pushed_at + expected;
   const Time until{end.ns + 2 * margin.ns};
   if (os::now() >= until) return std::nullopt;
   return std::pair{Time{end.ns - margin.ns}, until};

@@ -279,7 +279,8 @@ class Runner {
   // runner.cc: the strand and its mail.
 
   void serve();
-  std::optional<std::pair<Time, Time>> lone_window() const;
+  /// When the most urgent run is expected to end, if one is: from when until when to look for it.
+  std::optional<std::pair<Time, Time>> end_window() const;
   bool spin_until(Time until);
   void handle(Message& message);
   std::vector<RequestStatus> list_requests(const Tenant& tenant);

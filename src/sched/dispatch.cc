@@ -23,8 +23,8 @@ constexpr Duration kSeenLately = Duration::millis(5);
 // The largest slice: who fills a stable gap stops by itself, and is cut only for the case that the other is early.
 constexpr Duration kLargestSlice = Duration::micros(500);
 
-// What it takes to end a slice and to begin the next with two in flight (bench slice: cost_20ms_x64_d2), and how much
-// more a moment of an urgent launcher counts than one of who fills its gaps.
+// What it takes to end a slice and to begin the next with two in flight (7 to 13 us: `./quern bench slice`, cost_…_d2),
+// and how much more a moment of an urgent launcher counts than one of who fills its gaps.
 constexpr Duration kSliceCost = Duration::micros(13);
 constexpr int64_t kUrgency = 5;
 constexpr Duration kStep = Duration::micros(10);  // of slices that are found so: a grant is not to change for less

@@ -55,8 +55,8 @@ struct Config {
   Duration depth = Duration::millis(2);
   Duration shared_depth = Duration::micros(400);  ///< the same while someone more urgent shares the device
   Duration slice = Duration::micros(200);         ///< what a kernel is cut into then; alone: half of `depth`
-  Duration probe_slice = Duration::micros(100);   ///< while nobody knows when the more urgent one is back
-  Duration soft_slice = Duration::micros(50);     ///< past the time at which one may be back whose gaps vary
+  Duration probe_slice = Duration::micros(100);   ///< at least, while nobody knows when the more urgent one is back
+  Duration soft_slice = Duration::micros(50);     ///< at least, past the time at which one may be back whose gaps vary
   Duration shortest_gap = Duration::micros(120);  ///< that is worth filling: it takes this long to begin and to stop
   /// A launch that ends this much after the predicted return of another is in nobody's way: that one's takes as long
   /// to reach the device.
