@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "bench/site.h"
+#include "daemon/daemon_waits.h"
 #include "function/tar.h"
 #include "os/file.h"
 
@@ -81,14 +82,8 @@ PrioritySite::~PrioritySite() {
 
 Status PrioritySite::deploy(size_t tenant, const std::string& name, const std::string& manifest) {
   QUERN_TRY(Bytes tar, tar_of(manifest, name, priority_of(tenant)));
-  Result<daemon::Deployed> deployed = internal("deploy: no answer");
-  std::binary_semaphore done{0};
-  daemon_->deploy(*tenants_.at(tenant), name, std::move(tar), [&](Result<daemon::Deployed> answer) {
-    deployed = std::move(answer);
-    done.release();
-  });
-  done.acquire();
-  return deployed.ok() ? Status() : Status(std::move(deployed).error());
+  QUERN_TRY(daemon::deploy_and_wait(*daemon_, *tenants_.at(tenant), name, std::move(tar)));
+  return {};
 }
 
 Result<daemon::ProgramLink> PrioritySite::join(size_t tenant, const std::string& name) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "bench/report.h"
+#include "daemon/daemon_waits.h"
 #include "os/clock.h"
 
 namespace quern::bench {
@@ -28,15 +29,8 @@ Ring::~Ring() {
 
 Result<daemon::FunctionRef> Ring::deploy(const std::string& path) {
   QUERN_TRY(auto packed, client::pack_folder(path));
-  Result<daemon::Deployed> deployed = internal("deploy: no answer");
-  std::binary_semaphore done{0};
-  daemon_->deploy(*tenant_, packed.name, std::move(packed.tar), [&](Result<daemon::Deployed> answer) {
-    deployed = std::move(answer);
-    done.release();
-  });
-  done.acquire();
-  if (!deployed.ok()) return std::move(deployed).error();
-  return deployed->function;
+  QUERN_TRY(const auto deployed, daemon::deploy_and_wait(*daemon_, *tenant_, packed.name, std::move(packed.tar)));
+  return deployed.function;
 }
 
 Result<Ring::Ended> Ring::call(const daemon::FunctionRef& function, const CallSpec& spec,

@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "bench/report.h"
 #include "bench/stage.h"
+#include "daemon/daemon_waits.h"
 #include "os/clock.h"
 #include "os/guarded.h"
 #include "os/thread.h"
@@ -109,15 +110,8 @@ Result<daemon::FunctionRef> Site::deploy(size_t tenant, const Layers& layers) {
 }
 
 Result<daemon::FunctionRef> Site::deploy(size_t tenant, const std::string& name, Bytes tar) {
-  Result<daemon::Deployed> deployed = internal("deploy: no answer");
-  std::binary_semaphore done{0};
-  daemon_->deploy(*tenants_.at(tenant), name, std::move(tar), [&](Result<daemon::Deployed> answer) {
-    deployed = std::move(answer);
-    done.release();
-  });
-  done.acquire();
-  if (!deployed.ok()) return std::move(deployed).error();
-  return deployed->function;
+  QUERN_TRY(const auto deployed, daemon::deploy_and_wait(*daemon_, *tenants_.at(tenant), name, std::move(tar)));
+  return deployed.function;
 }
 
 Result<daemon::FunctionRef> Site::find(size_t tenant, const std::string& name) const {

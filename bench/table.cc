@@ -7,6 +7,7 @@ namespace quern::bench {
 
 Status run_warm(const Options& options, Report& report);
 Status run_small(const Options& options, Report& report);
+Status run_beside(const Options& options, Report& report);
 Status run_kernels(const Options& options, Report& report);
 Status run_plan(const Options& options, Report& report);
 Status run_core(const Options& options, Report& report);
@@ -31,6 +32,7 @@ std::span<const Bench> all() {
   static const std::vector<Bench> benches = {
       {"warm", "warm calls of a resident function against the same kernels by raw OpenCL", run_warm},
       {"small", "calls of a 1 KiB copy against a bare Beast echo, and where their time goes", run_small},
+      {"beside", "warm calls beside large deploys, changes of settings and large answers of JSON", run_beside},
       {"kernels", "matrix product and convolution in OpenCL C against OpenBLAS and oneDNN, one thread", run_kernels},
       {"plan", "planning of graphs: time per kernel, and arenas against the least that they need", run_plan},
       {"core", "the scheduler alone: instructions per event, and how they grow with devices and with the queue",

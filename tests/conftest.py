@@ -143,7 +143,8 @@ class Server:
             command += ["--binary-cache", str(BINARY_CACHE)]
         return command + (["--config", str(self.config)] if self.config else []) + self.arguments
 
-    def start(self):
+    def start(self, ready=True):
+        """Listens; `ready`: and what was deployed can be called, or is known to be damaged."""
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, errors="replace")
         self.begin = len(self.lines)
@@ -152,6 +153,8 @@ class Server:
         line = self.wait_line(r"^listening on http://", START_LIMIT, since=self.begin)
         self.url = line.split()[-1]
         self.port = int(self.url.rsplit(":", 1)[1])
+        if ready:
+            self.wait_line(r" functions: (all|none)", START_LIMIT, since=self.begin)
         return self
 
     def _read(self, stream):

@@ -1,4 +1,5 @@
 """Every command of "what a user can do", as a user types it."""
+import hashlib
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from conftest import BINARY, CALL_LIMIT, EXAMPLES, START_LIMIT, children_of, run_cli, wait_gone
+from conftest import BINARY, CALL_LIMIT, EXAMPLES, PRESET, START_LIMIT, children_of, run_cli, wait_gone
 
 pytestmark = pytest.mark.fake
 
@@ -115,6 +116,56 @@ def test_deploy_mistakes(examples, tmp_path):
     assert "function.yaml:4" in text and "did you mean 'buffers'?" in text
 
 
+def test_a_missing_key_is_asked_for_by_its_flag(make_server):
+    digest = hashlib.sha256(b"secret").hexdigest()
+    server = make_server(config=f"tenants: [{{name: one, key_sha256: {digest}}}]\n")
+    text = server.cli("functions", check=1).stderr
+    assert "--key" in text and "$QUERN_KEY" in text
+    server.cli("functions", key="secret", check=0)
+
+
+def test_what_cannot_be_printed_is_an_error(examples):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ran = subprocess.run([str(BINARY), "functions"], env=dict(os.environ, QUERN_SERVER=examples.url), stdout=full,
+                             stderr=subprocess.PIPE, text=True, timeout=CALL_LIMIT, check=False)
+    assert ran.returncode == 1 and "standard output" in ran.stderr
+
+
+def test_a_lease_that_cannot_be_printed_is_kept(examples):
+    told = json.loads(examples.cli("invoke", "copy", "--input", "input=@ones", "--dims", "n=64", "--keep", "output",
+                                   "--json", check=0).stdout)
+    lease = re.search(r"lease-[0-9a-f-]+", json.dumps(told))[0]
+    environment = dict(os.environ, QUERN_SERVER=examples.url)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ran = subprocess.run([str(BINARY), "get", lease], env=environment, stdout=full, stderr=subprocess.PIPE,
+                             text=True, timeout=CALL_LIMIT, check=False)
+    assert ran.returncode == 1 and "standard output" in ran.stderr
+    whole = subprocess.run([str(BINARY), "get", lease], env=environment, capture_output=True, timeout=CALL_LIMIT,
+                           check=True)
+    assert len(whole.stdout) > 0
+    assert lease in examples.cli("get", lease, check=1).stderr, "it is over once it was read"
+
+
+def test_put_reads_standard_input(examples):
+    ran = subprocess.run([str(BINARY), "put", "-"], env=dict(os.environ, QUERN_SERVER=examples.url),
+                         input=b"x" * 5_000_000, capture_output=True, timeout=CALL_LIMIT, check=True)
+    got = subprocess.run([str(BINARY), "get", ran.stdout.decode().strip()], capture_output=True, timeout=CALL_LIMIT,
+                         env=dict(os.environ, QUERN_SERVER=examples.url), check=True)
+    assert got.stdout == b"x" * 5_000_000
+
+
+@pytest.mark.parametrize("words, text", [
+    (["--dims", "n=-1"], "not negative"), (["--dims", "n=4", "--dims", "n=5"], "'n' is given twice"),
+    (["--param", "alpha=1", "--param", "alpha=2"], "'alpha' is given twice")])
+def test_flags_that_contradict_each_other(examples, words, text):
+    assert text in examples.cli("invoke", "saxpy", "--input", "x=@ones", "--input", "y=@ones", *words, check=1).stderr
+
+
+def test_a_setting_given_twice(examples):
+    assert "is given twice" in examples.cli("set", "saxpy", "priority=3", "priority=4", check=1).stderr
+
+
+@pytest.mark.skipif(PRESET != "dev", reason="built without benchmarks")
 def test_bench_lists_and_suggests():
     assert run_cli("bench", check=0).stdout.startswith("NAME")
     assert "there is none" in run_cli("bench", "wrm", check=1).stderr

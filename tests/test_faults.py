@@ -2,6 +2,7 @@
 import concurrent.futures
 import hashlib
 import os
+import re
 import signal
 import threading
 import time
@@ -107,7 +108,12 @@ def test_a_function_that_keeps_killing_is_quarantined(server):
         assert_error(server.infer("wild", X, {"where": FAR}), 422, "faulted", "'wild_store'")
     refused = server.infer("wild", X)
     assert_error(refused, 503, "unavailable", "function wild", "quarantined", "deploy a mended version")
+    assert "crashed or hung 20 times in a row" in refused.json["error"]
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    told = server.cli("why", refused.headers["Quern-Request"], check=0).stdout
+    assert "(quarantined)" in told and "crashed or hung 20 times in a row" in told, told
+    assert re.search(r"Until the quarantine ends, in [\d.]+s, every call of this version is refused\.", told), told
+    assert "Deploy a mended version" in told and "waited for its turn" not in told, told
     assert server.infer("saxpy", saxpy_inputs()).status == 200, "only the function is shut out, not its tenant"
     mended = folder_files(FUNCTIONS / "wild")
     mended["wild.cl"] = mended["wild.cl"].replace(b"get_global_id(0) + where", b"get_global_id(0)")

@@ -112,12 +112,12 @@ def constants():
 def test_limits_are_those_of_the_headers():
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", GUIDE.read_text().split("## 11. ")[1], re.M))
     limits = constants()
-    assert limits["kMostFolderBytes"] == 1 << 30 and rows["bytes in a folder"] == "1 GiB"
+    assert limits["kMostFolderBytes"] == 1 << 30 and rows["bytes of these files"] == "1 GiB"
     assert limits["kMostYamlBytes"] == 1 << 20 and rows["`function.yaml`"].startswith("1 MiB; ")
     assert limits["kLargestDim"] == 1 << 40 and rows["a dim"] == "2^40"
     assert limits["kMostBufferBytes"] == 1 << 40 and rows["a buffer"] == "1 TiB"
     for row, names in {
-        "files in a folder": ["kMostFiles"],
+        "files that a manifest names": ["kMostFiles"],
         "`function.yaml`": ["kDeepestYaml", "kMostYamlNodes"],
         "dims; params": ["kMostDims", "kMostParams"],
         "sizes in a shape": ["kMostRank"],

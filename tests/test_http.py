@@ -206,7 +206,7 @@ def test_keep_alive(examples):
 
 def test_body_shorter_than_announced(examples):
     with socket.create_connection(("127.0.0.1", examples.port), CALL_LIMIT) as sock:
-        sock.sendall(b"POST /v2/models/saxpy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"inp")
+        sock.sendall(b"POST /v2/models/saxpy/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{\"inp")
         sock.shutdown(socket.SHUT_WR)
         received = b""
         while piece := sock.recv(65536):
@@ -244,3 +244,13 @@ def test_garbage_does_not_hurt(examples):
             except (ConnectionResetError, BrokenPipeError):
                 pass
     assert post(examples, saxpy_json([1.0], [2.0])).status == 200
+
+
+def test_a_server_without_tenants_answers_this_machine_alone(server):
+    """A page of another site may point a name of its own here (DNS rebinding): its browser sends that name."""
+    for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{server.port}"},
+                    {"Origin": "http://evil.example"}):
+        answer = server.request("PUT", "/v1/functions/saxpy", b"", headers)
+        assert_error(answer, 403, "denied", "this machine")
+    same = {"Host": f"localhost:{server.port}", "Origin": f"http://localhost:{server.port}"}
+    assert server.request("GET", "/v1/functions", headers=same).status == 200

@@ -64,11 +64,11 @@ def live(requests, state):
 
 def test_queued_running_and_ended_are_shown(busy):
     calls = [busy.call() for _ in range(ON_DEVICE + 2)]
-    requests = wait_states(busy, ["running", "placed", "queued", "queued"])
+    requests = wait_states(busy, ["running", "running", "queued", "queued"])
     assert len({one["id"] for one in requests}) == len(requests)
     for one in requests:
         assert one["function"] == "forever" and one["tenant"] == "default" and one["age_ns"] >= 0, one
-    assert all(one["device"] == "cpu0" for one in requests if one["state"] in ("running", "placed"))
+    assert all(one["device"] == "cpu0" for one in requests if one["state"] == "running")
     assert all("device" not in one and "end" not in one for one in live(requests, "queued"))
     [ended] = live(requests, "ended")
     assert ended["end"] == "done" and ended["device"] == "cpu0" and 0 < ended["took_ns"] <= ended["age_ns"]
@@ -81,7 +81,7 @@ def test_queued_running_and_ended_are_shown(busy):
     shown = json.loads(busy.cli("requests", "--json", check=0).stdout)["requests"]
     assert [one["id"] for one in shown] == [one["id"] for one in requests]
 
-    for one in live(requests, "queued") + live(requests, "placed") + live(requests, "running"):
+    for one in live(requests, "queued") + live(requests, "running"):
         assert busy.cli("cancel", one["id"], check=0).stdout == one["id"] + " cancelled\n"
     for call in calls:
         assert_error(call.result(), 499, "cancelled", "function forever")
@@ -89,10 +89,9 @@ def test_queued_running_and_ended_are_shown(busy):
 
 def test_cancel_of_each(busy):
     calls = [busy.call() for _ in range(ON_DEVICE + 1)]
-    requests = wait_states(busy, ["running", "placed", "queued"])
+    requests = wait_states(busy, ["running", "running", "queued"])
     cancelled = []
-    for state in ("queued", "placed", "running"):
-        [one] = live(requests, state)
+    for one in live(requests, "queued") + live(requests, "running")[::-1]:
         answer = busy.request("DELETE", "/v1/requests/" + one["id"])
         assert answer.status == 202 and answer.json == {"cancelled": one["id"]}, answer.body
         cancelled.append(one["id"])

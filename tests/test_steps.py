@@ -93,3 +93,42 @@ def test_a_stop_in_the_middle_of_rounds(make_server):
     answer = server.infer("heat", {tensor: grid}, {"tolerance": 0.0, "timeout": 100_000})
     assert_error(answer, 504, "deadline", "function heat")
     assert server.executors() == before
+
+
+# Counts to 3 in the first outer round, to 5 in the second, to 4 in the last.
+NESTED = """\
+api: quern/v1
+name: nested
+kind: graph
+programs: {opencl: nested.cl}
+buffers:
+  goals: {role: constant, dtype: int32, shape: [3], data: [3, 5, 4]}
+  count: {role: scratch, dtype: int32, shape: [1]}
+  left: {role: scratch, dtype: int32, shape: [1]}
+  total: {role: output, dtype: int32, shape: [1], zero: true}
+kernels:
+  - repeat: {times: 3, index: i}
+    kernels:
+      - {fill: count, value: 0}
+      - repeat: {at_most: 100, until: {buffer: left, equals: 0}%s}
+        kernels:
+          - {entry: up, global: [1], args: [{in: goals}, {inout: count}, {out: left}, {inout: total}, {int32: i}]}
+"""
+NESTED_CL = b"""
+__kernel void up(__global const int* goals, __global int* count, __global int* left, __global int* total, int i) {
+  count[0] += 1;
+  total[0] += 1;
+  left[0] = goals[i] - count[0];
+}
+"""
+
+
+@pytest.mark.parametrize("name, parameter", [("", "rounds.last"), (", name: inner", "rounds.inner.last")])
+def test_rounds_of_a_nested_repeat_are_those_of_its_last_time(server, name, parameter):
+    files = {"function.yaml": (NESTED % name).encode(), "nested.cl": NESTED_CL}
+    answer = server.deploy("nested", files)
+    assert answer.status == 201, answer.body
+    answer = server.infer("nested", {})
+    assert answer.status == 200, answer.body
+    assert answer.outputs["total"].tolist() == [12]
+    assert answer.json["parameters"] == {parameter: 4}

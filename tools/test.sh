@@ -11,22 +11,34 @@ END
   exit 2
 }
 
-# The clients that others wrote, from PyPI. Where it is out of reach the tests that need them say so.
+# The clients that others wrote, from PyPI, in a cache folder by the hash of what they are, so that every clone of this
+# user finds them. Where PyPI is out of reach the tests that need them say so. Prints the python to use.
 make_venv() {  # /usr/bin/python3: the one whose numpy and pytest Debian installed, whatever else is in PATH
-  local venv="$root/build/venv" wants="$root/tests/requirements.txt"
-  cmp -s "$wants" "$venv/.requirements" && return
-  say "making build/venv with clients from PyPI"
-  if { /usr/bin/python3 -m venv --clear --system-site-packages "$venv" &&
-    "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 30 -r "$wants"; } \
-    > "$root/build/venv.log" 2>&1; then
-    cp "$wants" "$venv/.requirements"
-  else
-    say "PyPI is out of reach (build/venv.log says why): tests of tritonclient are skipped"
+  local wants="$root/tests/requirements.txt" cache="${XDG_CACHE_HOME:-$HOME/.cache}/quern" venv
+  venv="$cache/venv-$( { cat "$wants"; /usr/bin/python3 --version; } | sha256sum | cut -c1-16)"
+  if [ ! -e "$venv/.complete" ]; then
+    say "making $venv with clients from PyPI"
+    mkdir -p "$cache"
+    if { /usr/bin/python3 -m venv --clear --system-site-packages "$venv" &&
+      "$venv/bin/pip" install -q --disable-pip-version-check --retries 1 --timeout 30 -r "$wants"; } \
+      > "$root/build/venv.log" 2>&1; then
+      touch "$venv/.complete"
+    else
+      say "PyPI is out of reach (build/venv.log says why): tests of tritonclient are skipped"
+    fi
   fi
+  if [ -x "$venv/bin/python" ]; then echo "$venv/bin/python"; else echo /usr/bin/python3; fi
+}
+
+# Prints the minutes that a phase took, for CI and for whoever waits.
+phase() {
+  local now=$SECONDS
+  [ -z "${1:-}" ] || say "phase $1: $(( (now - phase_began) / 60 )) min $(( (now - phase_began) % 60 )) s"
+  phase_began=$now
 }
 
 run_tests() {
-  local preset=dev repeat=1 long=0 names=() units=() systems=() round python=/usr/bin/python3
+  local preset=dev repeat=1 long=0 names=() units=() systems=() round python phase_began=$SECONDS
   while [ $# -gt 0 ]; do
     case $1 in
       --long) long=1 ;;
@@ -41,26 +53,36 @@ run_tests() {
   case $preset in dev | asan | tsan) ;; *) usage ;; esac
   [[ $repeat =~ ^[1-9][0-9]*$ ]] || usage
   local began=$SECONDS folder="$root/build/$preset"
-  build "$preset" all
-  make_venv
-  [ -x "$root/build/venv/bin/python" ] && python="$root/build/venv/bin/python"
-
   for name in "${names[@]}"; do
     if [ -e "$root/tests/test_$name.py" ]; then
       systems+=("$root/tests/test_$name.py")
-    elif ctest --test-dir "$folder" -N -R "^$name(/|\$)" | grep -q 'Test *#'; then
+    elif [ -d "$root/src/$name" ] || [[ $name =~ ^(bench|tidy|headers)$ ]] ||
+      { [ -e "$folder/build.ninja" ] && ctest --test-dir "$folder" -N -R "^$name(/|\$)" | grep -q 'Test *#'; }; then
       units+=("$name")
     else
       die "test $name: neither tests/test_$name.py nor a unit test of that name (ctest --test-dir build/$preset -N)"
     fi
   done
+  # With a sanitizer, only what was asked for is compiled: that takes a while.
+  local targets=all
+  if [ "$preset" != dev ] && [ ${#names[@]} -gt 0 ]; then
+    targets=quern
+    for name in "${units[@]}"; do
+      targets+=" quern_${name//\//_}_test"
+      [ ! -d "$root/src/$name" ] || targets+=$(find "$root/src/$name" -name '*_fuzz.cc' -printf '%f\n' | sort | sed 's/^\(.*\)\.cc$/ quern_\1/' | tr -d '\n')
+    done
+  fi
+  build "$preset" "$targets"
+  python=$(make_venv)
+  phase "build of $preset"
+
   local marks="not long" labels=(-LE long)
   [ $long = 1 ] && marks=long labels=(-L long)
   # PoCL and sanitizers do not go together: with them, executors run over hal/fake.
-  local skip=()
+  local skip=() workers=()
   if [ "$preset" != dev ]; then
     marks="$marks and fake"
-    skip=(-E '^(hal/opencl|tidy|tidy_test)$')
+    skip=(-E '^(hal/opencl|tidy|tidy_test|headers)$') workers=(-n "$(nproc)")
   fi
 
   local results="$folder/results" failed=0
@@ -71,15 +93,18 @@ run_tests() {
     if [ ${#names[@]} = 0 ] || [ ${#units[@]} -gt 0 ]; then
       local only=()
       [ ${#units[@]} = 0 ] || only=(-R "^($(IFS='|'; echo "${units[*]}"))(/|\$)")
-      GTEST_OUTPUT="xml:$results/$round/gtest/" ctest --test-dir "$folder" --output-on-failure --no-tests=ignore \
-        --output-junit "$results/$round/ctest.xml" "${labels[@]}" "${only[@]}" "${skip[@]}" || failed=1
+      GTEST_OUTPUT="xml:$results/$round/gtest/" ctest --test-dir "$folder" -j "$(nproc)" --output-on-failure \
+        --no-tests=ignore --output-junit "$results/$round/ctest.xml" \
+        "${labels[@]}" "${only[@]}" "${skip[@]}" || failed=1
+      phase "unit tests of $preset"
     fi
     if [ ${#names[@]} = 0 ] || [ ${#systems[@]} -gt 0 ]; then
       local status=0
-      (cd "$root" && QUERN_PRESET=$preset "$python" -m pytest -q -p no:cacheprovider -m "$marks" \
+      (cd "$root" && QUERN_PRESET=$preset "$python" -m pytest -q -p no:cacheprovider "${workers[@]}" -m "$marks" \
         --junitxml "$results/$round/pytest.xml" "${systems[@]:-tests}") || status=$?
       # 5: none was selected, as with --long where a part has no long tests.
       [ $status = 0 ] || [ $status = 5 ] || failed=1
+      phase "whole-system tests of $preset"
     fi
   done
   "$python" "$root/tools/test_report.py" "$results" $((SECONDS - began)) || failed=1

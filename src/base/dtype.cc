@@ -82,11 +82,13 @@ uint64_t mask(Dtype dtype) {
 
 // A double that a dtype of at most 24 bits rounds as it would round `value`: what does not fit 53 bits is kept as one
 // bit that says "a little more", so that nothing is rounded twice.
-double sticky(int64_t value) {
-  uint64_t magnitude = value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+double sticky(uint64_t magnitude) {
   constexpr uint64_t kLost = 0x7ff;
   if (magnitude >> 53 != 0 && (magnitude & kLost) != 0) magnitude = (magnitude & ~kLost) | (kLost + 1);
-  return value < 0 ? -static_cast<double>(magnitude) : static_cast<double>(magnitude);
+  return static_cast<double>(magnitude);
+}
+double sticky(int64_t value) {
+  return value < 0 ? -sticky(~static_cast<uint64_t>(value) + 1) : sticky(static_cast<uint64_t>(value));
 }
 
 }  // namespace
@@ -115,6 +117,16 @@ std::optional<Scalar> scalar_of(Dtype dtype, int64_t value) {
     return std::nullopt;
   }
   return Scalar{dtype, static_cast<uint64_t>(value) & mask(dtype)};
+}
+
+std::optional<Scalar> scalar_of(Dtype dtype, uint64_t value) {
+  if (value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    return scalar_of(dtype, static_cast<int64_t>(value));
+  if (dtype == Dtype::kUint64) return Scalar{dtype, value};
+  if (dtype == Dtype::kFp32) return Scalar{dtype, std::bit_cast<uint32_t>(static_cast<float>(value))};
+  if (dtype == Dtype::kFp64) return Scalar{dtype, std::bit_cast<uint64_t>(static_cast<double>(value))};
+  if (is_float(dtype)) return scalar_of(dtype, sticky(value));
+  return std::nullopt;
 }
 
 std::optional<Scalar> scalar_of(Dtype dtype, double value) {
@@ -157,6 +169,13 @@ double number_of(Scalar scalar) {
     default:
       return static_cast<double>(scalar.bits);
   }
+}
+
+std::string range_of(Dtype dtype) {
+  if (is_float(dtype) || dtype == Dtype::kBool) return "";
+  const uint64_t largest = mask(dtype) >> (is_signed(dtype) ? 1 : 0);
+  return is_signed(dtype) ? "-" + std::to_string(largest + 1) + " to " + std::to_string(largest)
+                          : "0 to " + std::to_string(largest);
 }
 
 }  // namespace quern

@@ -44,9 +44,12 @@ struct Scalar {
 
 /// Rounded once to the dtype; nothing if an integer dtype cannot hold it.
 std::optional<Scalar> scalar_of(Dtype dtype, int64_t value);
+std::optional<Scalar> scalar_of(Dtype dtype, uint64_t value);
 /// Rounded once to the dtype (fp16 and bf16 to nearest even); integer dtypes take whole numbers in range only.
 std::optional<Scalar> scalar_of(Dtype dtype, double value);
-/// The number, for showing and comparing.
+/// The number, for showing and comparing. Integers of 64 bits are rounded: use the bits where they must be exact.
 double number_of(Scalar scalar);
+/// The whole numbers that an integer dtype holds, as "-128 to 127". Bool and floats have none: "".
+std::string range_of(Dtype dtype);
 
 }  // namespace quern

@@ -61,6 +61,23 @@ TEST(Dtype, IntegersHoldTheirRangeAndNoMore) {
   EXPECT_EQ(scalar_of(Dtype::kInt64, -0x1p63)->bits, uint64_t{1} << 63);
 }
 
+TEST(Dtype, WholeNumbersBeyondInt64AreExact) {
+  EXPECT_EQ(scalar_of(Dtype::kUint64, UINT64_MAX), (Scalar{Dtype::kUint64, UINT64_MAX}));
+  EXPECT_EQ(scalar_of(Dtype::kUint64, (uint64_t{1} << 63) + 1)->bits, (uint64_t{1} << 63) + 1);
+  EXPECT_EQ(scalar_of(Dtype::kInt8, uint64_t{127})->bits, 127u);
+  EXPECT_FALSE(scalar_of(Dtype::kInt8, uint64_t{128}));
+  EXPECT_FALSE(scalar_of(Dtype::kInt64, uint64_t{1} << 63));
+  EXPECT_FALSE(scalar_of(Dtype::kBool, UINT64_MAX));
+  EXPECT_EQ(number_of(*scalar_of(Dtype::kFp64, UINT64_MAX)), 0x1p64);
+  EXPECT_EQ(number_of(*scalar_of(Dtype::kFp32, UINT64_MAX)), 0x1p64);
+  // 2^63 + 2^55 is the middle of two bf16; the 1 behind it is lost on the way through fp64.
+  EXPECT_EQ(number_of(*scalar_of(Dtype::kBf16, (uint64_t{1} << 63) + (uint64_t{1} << 55) + 1)), 0x1p63 + 0x1p56);
+  EXPECT_EQ(range_of(Dtype::kInt8), "-128 to 127");
+  EXPECT_EQ(range_of(Dtype::kInt64), "-9223372036854775808 to 9223372036854775807");
+  EXPECT_EQ(range_of(Dtype::kUint64), "0 to 18446744073709551615");
+  EXPECT_EQ(range_of(Dtype::kFp32), "");
+}
+
 // Every value of the two small floats, against an independent way to the same number: fp32 has bf16 as its upper half,
 // and fp16 is checked by its neighbours.
 TEST(Dtype, Bf16IsTheUpperHalfOfFp32) {

@@ -38,8 +38,9 @@ constexpr Time operator+(Time a, Duration b) {
   return b.ns > 0 && a.ns > Time::never().ns - b.ns ? Time::never() : Time{a.ns + b.ns};
 }
 
-/// "250us", "1.5s", "60s", "10ms", "500ns", "2m", "1h"; a number without a unit is a mistake.
-Result<Duration> parse_duration(std::string_view text);
+/// "250us", "1.5s", "60s", "10ms", "500ns", "2m", "1h"; a number without a unit is a mistake, and so is what is longer
+/// than `longest`.
+Result<Duration> parse_duration(std::string_view text, Duration longest = Duration::forever());
 
 /// The shortest exact form that parse_duration reads back: "1500ms", "2s".
 std::string to_string(Duration duration);

@@ -23,6 +23,17 @@ TEST(Time, RefusesWhatIsNone) {
     EXPECT_FALSE(parse_duration(text).ok()) << text;
 }
 
+TEST(Time, SaysThatATimeIsTooLongAndWhatTheLongestIs) {
+  EXPECT_EQ(parse_duration("25h", Duration::seconds(24 * 3600)).error().text, "'25h': is too long; write at most 24h");
+  EXPECT_EQ(parse_duration("24.5h", Duration::seconds(24 * 3600)).error().text,
+            "'24.5h': is too long; write at most 24h");
+  EXPECT_EQ(parse_duration("99999999999999999999999h", Duration::seconds(2)).error().text,
+            "'99999999999999999999999h': is too long; write at most 2s");
+  EXPECT_EQ(parse_duration("99999999999h").error().text, "'99999999999h': is too long; write at most 2562047h");
+  EXPECT_TRUE(parse_duration("24h", Duration::seconds(24 * 3600)).ok());
+  EXPECT_TRUE(parse_duration("24.0h", Duration::seconds(24 * 3600)).ok());
+}
+
 TEST(Time, ShowsWhatReadsBack) {
   EXPECT_EQ(to_string(Duration::millis(1500)), "1500ms");
   EXPECT_EQ(to_string(Duration::seconds(2)), "2s");

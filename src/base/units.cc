@@ -47,4 +47,9 @@ std::string show_time(double ns) {
   return fmt::format("{:.0f}ns", ns);
 }
 
+std::string plain_number(double value) {
+  char text[400];  // the smallest double has 324 zeros behind its point
+  return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::fixed).ptr};
+}
+
 }  // namespace quern

@@ -4,6 +4,8 @@
 #include "ipc/channel.h"
 #include "os/event.h"
 #include "os/file.h"
+#include "os/process.h"
+#include "os/sandbox.h"
 #include "os/shared_memory.h"
 
 namespace quern::builder {
@@ -63,7 +65,43 @@ Status write_header(const std::string& folder, const std::string& name, const st
   return os::write_file(path, as_bytes_of(text));
 }
 
+// Files that PoCL and LLVM open (Debian 12, PoCL 3.1): libraries, PoCL's headers, descriptions of processors and
+// memory. Another vendor's library may need more; what is added here can be read by every program that is compiled.
+const std::vector<std::string> kReadable = {"/lib",
+                                            "/lib32",
+                                            "/lib64",
+                                            "/usr/lib",
+                                            "/usr/lib32",
+                                            "/usr/lib64",
+                                            "/usr/libexec",
+                                            "/usr/local/lib",
+                                            "/usr/share/pocl",
+                                            "/etc/OpenCL",
+                                            "/etc/ld.so.cache",
+                                            "/etc/ld.so.preload",
+                                            "/proc/self",
+                                            "/proc/cpuinfo",
+                                            "/proc/meminfo",
+                                            "/proc/sys/vm/overcommit_memory",
+                                            "/sys/devices",
+                                            "/sys/bus",
+                                            "/sys/fs/cgroup",
+                                            "/sys/kernel/mm",
+                                            "/dev/null"};
+// The linker, and the loader of what it is linked with. Whatever is executed is confined as well.
+const std::vector<std::string> kExecutable = {"/bin", "/lib", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib64"};
+
+/// From here on nothing but this folder and what a compiler needs can be read. `headers` is in it.
+Status confine(const std::string& folder, const std::string& headers) {
+  QUERN_TRY(os::make_folders(headers, 0700));
+  QUERN_TRY(os::work_in(headers));
+  const Status confined = os::confine_files({kReadable, kExecutable, {folder, "/dev/null"}});
+  return !confined.ok() && confined.error().code == ErrorCode::kUnsupported ? Status() : confined;
+}
+
 Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create_driver) {
+  const std::string folder = frame.device.cache_folder + "/headers";
+  QUERN_TRY(confine(frame.device.cache_folder, folder));
   hal::DeviceOptions options;
   options.index = frame.device.index;
   options.cores.assign(frame.device.cores.begin(), frame.device.cores.end());
@@ -75,7 +113,6 @@ Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create
   source.text = frame.text;
   source.options = frame.options;
   if (!frame.headers.empty()) {
-    const std::string folder = frame.device.cache_folder + "/headers";
     for (const auto& [name, text] : frame.headers) QUERN_TRY(write_header(folder, name, text));
     source.options += (source.options.empty() ? "-I" : " -I") + folder;
   }

@@ -78,6 +78,8 @@ struct FunctionInfo {
     std::string reason;  ///< why it is not
   };
   std::string name, version, created_at;
+  std::string state;  ///< of one in a list: ready, starting or damaged
+  std::string error;  ///< why it is not ready
   std::vector<Dim> dims;
   std::vector<Param> params;
   std::vector<Tensor> inputs, outputs;

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/address.h"
 #include "client/wire.h"
+#include "function/tar.h"
 #include "os/file.h"
 
 namespace quern::client {
@@ -73,6 +75,8 @@ TEST(Wire, InferAsksForBinary) {
             R"("shape":[2],"parameters":{"binary_data_size":8}}]})");
   request.outputs = {"z"};
   EXPECT_THAT(infer_json(request), HasSubstr(R"("outputs":[{"name":"z","parameters":{"binary_data":true}}])"));
+  request.parameters = {{"low", INT64_MIN}, {"high", UINT64_MAX}};
+  EXPECT_THAT(infer_json(request), HasSubstr(R"({"high":18446744073709551615,"low":-9223372036854775808})"));
 }
 
 TEST(Wire, ObjectsGoByTheirIds) {
@@ -142,7 +146,7 @@ class Pack : public testing::Test {
 };
 
 TEST_F(Pack, TakesNameFromManifestAndLeavesDotfiles) {
-  write("function.yaml", "name: mill\n");
+  write("function.yaml", "name: mill\nprograms: {opencl: mill.cl}\n");
   write("mill.cl", "kernel");
   write(".secret", "no");
   const auto packed = pack_folder(folder_);
@@ -151,6 +155,40 @@ TEST_F(Pack, TakesNameFromManifestAndLeavesDotfiles) {
   const auto text = as_text(packed->tar);
   EXPECT_NE(text.find("mill.cl"), std::string_view::npos);
   EXPECT_EQ(text.find(".secret"), std::string_view::npos);
+}
+
+TEST_F(Pack, TakesOnlyWhatTheManifestNames) {
+  write("function.yaml",
+        "programs: {opencl: {files: [a.cl], headers: [a.h]}, cuda: b.cu}\n"
+        "buffers: {w: {role: constant, file: w.npy}, x: {role: input}}\n");
+  for (const char* name : {"a.cl", "a.h", "b.cu", "w.npy", "notes.txt"}) write(name, "text");
+  ASSERT_EQ(symlink("/etc/passwd", (folder_ + "/link").c_str()), 0);
+  const auto packed = pack_folder(folder_);
+  ASSERT_TRUE(packed.ok()) << packed.error().text;
+  const auto files = read_tar(packed->tar);
+  ASSERT_TRUE(files.ok());
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : *files) names.push_back(name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("function.yaml", "a.cl", "a.h", "b.cu", "w.npy"));
+}
+
+TEST_F(Pack, RefusesALinkThatTheManifestNames) {
+  write("function.yaml", "programs: {opencl: link/a.cl}\n");
+  ASSERT_EQ(symlink("/etc", (folder_ + "/link").c_str()), 0);
+  EXPECT_THAT(pack_folder(folder_).error().text, HasSubstr("/link: is a link"));
+  write("function.yaml", "programs: {opencl: ../a.cl}\n");
+  EXPECT_TRUE(pack_folder(folder_).ok()) << "it is not read, and the parser says that it is not there";
+}
+
+TEST_F(Pack, AddsOtherNamesWhereOneIsMissing) {
+  write("function.yaml", "programs: {opencl: mil.cl}\n");
+  write("mill.cl", "kernel");
+  const auto packed = pack_folder(folder_);
+  ASSERT_TRUE(packed.ok()) << packed.error().text;
+  const auto files = read_tar(packed->tar);
+  ASSERT_TRUE(files.ok());
+  ASSERT_TRUE(files->contains("mill.cl")) << "so that it can be suggested";
+  EXPECT_TRUE(files->at("mill.cl").empty());
 }
 
 TEST_F(Pack, WithoutManifestSaysSo) {

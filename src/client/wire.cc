@@ -88,6 +88,8 @@ FunctionInfo function_of(const json::value& value) {
   info.name = text_at(value, "name");
   info.version = text_at(value, "version");
   info.created_at = text_at(value, "created_at");
+  info.state = text_at(value, "state");
+  info.error = text_at(value, "error");
   each_named(value, "dims", [&](std::string name, const json::value& dim) {
     const auto* fixed = find(dim, "value");
     info.dims.push_back({std::move(name), whole(fixed ? fixed : find(dim, "default"))});

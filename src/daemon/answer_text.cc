@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "base/units.h"
+#include "os/clock.h"
 
 namespace quern::daemon {
 namespace {
@@ -41,8 +42,16 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
       return error(fmt::format("{}: waited longer than its timeout of {}; raise it, or call less at once", function,
                                to_string(call.timeout)));
     case End::kDeadlineRunning:
-      return error(fmt::format("{}: {} had not ended within the limit of {}; raise the limit, or split the kernel",
-                               function, kernel, to_string(std::min(call.timeout, call.device_time))));
+      // Both limits may have passed by now; the one of the device is the shorter, and the cure is another.
+      if (call.device_time >= call.timeout || os::now() - call.times.submitted >= call.timeout)
+        return error(
+            fmt::format("{}: had not ended when its timeout of {} was over, and was at {}; raise the timeout, or "
+                        "give the call less to do",
+                        function, to_string(call.timeout), kernel));
+      return error(
+          fmt::format("{}: {} had not ended within its limit of {} on the device; raise limits.device_time, or "
+                      "split the kernel",
+                      function, kernel, to_string(call.device_time)));
     case End::kCancelled:
       return error(fmt::format("{}: the call was cancelled", function));
     case End::kQueueFull:
@@ -68,9 +77,9 @@ Error answer_error(sched::End end, const LiveCall& call, const RunReport& run) {
           call.quota.request / 10.0));
     case End::kQuarantined:
       return error(
-          fmt::format("{}: is quarantined, since it killed its executor again and again; deploy a mended "
+          fmt::format("{}: is quarantined, since its kernels crashed or hung {} times in a row; deploy a mended "
                       "version, or retry later",
-                      function));
+                      function, call.times.quarantine ? call.times.quarantine->kills : 0));
     case End::kLost:
       if (!run.load_error.empty())
         return error(fmt::format("{}: a constant could not be loaded: {}; retry later", function, run.load_error));

@@ -7,8 +7,10 @@
 #include "ipc/channel.h"
 #include "os/clock.h"
 #include "os/file.h"
+#include "os/log.h"
 #include "os/poller.h"
 #include "os/process.h"
+#include "os/sandbox.h"
 #include "os/shared_memory.h"
 
 namespace quern::daemon {
@@ -21,6 +23,18 @@ constexpr uint64_t kMemoryBytes = 4 * kGiB;  // LLVM takes 400 MiB of address sp
 #endif
 constexpr uint64_t kLargestBinary = 64 * kMiB;
 constexpr uint64_t kLargestDetails = 1 * kMiB;
+
+/// Once in the life of a daemon.
+void warn_without_sandbox() {
+  static const bool warned = [] {
+    if (os::can_confine_files()) return false;
+    os::log_warning(
+        "builders: this kernel has no Landlock, so only the check of their text keeps programs that are compiled from "
+        "reading files of this server; run Linux 5.19 or later with Landlock, or deploy only what you trust");
+    return true;
+  }();
+  (void)warned;
+}
 
 struct Folder {
   std::string path;
@@ -50,7 +64,8 @@ Result<BuiltProgram> take_answer(ipc::Received& received) {
 }  // namespace
 
 Result<BuiltProgram> build_program(ipc::BuildFrame frame, const std::string& cache_folder, Duration limit,
-                                   const os::Event& stop) {
+                                   const os::Event& stop, const os::Event* abandoned) {
+  warn_without_sandbox();
   const Folder folder{cache_folder};
   QUERN_TRY(os::make_folders(cache_folder, 0700));
   frame.device.cache_folder = cache_folder;
@@ -76,9 +91,10 @@ Result<BuiltProgram> build_program(ipc::BuildFrame frame, const std::string& cac
   QUERN_TRY(channel.send(ipc::Build{bytes.size()}, {&fd, 1}));
 
   QUERN_TRY(os::Poller poller, os::Poller::create());
-  enum : uint64_t { kSocket, kStop, kLog };
+  enum : uint64_t { kSocket, kStop, kAbandoned, kLog };
   QUERN_TRY(poller.add(channel.fd(), kSocket));
   QUERN_TRY(poller.add(stop.fd(), kStop));
+  if (abandoned) QUERN_TRY(poller.add(abandoned->fd(), kAbandoned));
   QUERN_TRY(poller.add(log.first.get(), kLog));
   log.second.reset();
   const Time due = os::now() + limit;
@@ -92,6 +108,7 @@ Result<BuiltProgram> build_program(ipc::BuildFrame frame, const std::string& cac
     const std::vector<uint64_t> ready = poller.wait(left);
     for (uint64_t source : ready) {
       if (source == kStop) return unavailable("builder: the server is stopping");
+      if (source == kAbandoned) return Error{ErrorCode::kCancelled, "builder: nobody waits for it any more"};
       if (source == kLog) {
         const std::string text = os::read_available(log.first, 4 * kKiB);
         if (text.empty()) poller.remove(log.first.get());  // its end is closed

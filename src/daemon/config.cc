@@ -35,12 +35,14 @@ class ConfigReader {
     Config config;
     if (root.is_null()) return config;
     if (!is_map(root, file_)) return config;
-    refuse_unknown(root, file_,
-                   {"devices", "tenants", "policy", "host_memory", "pool", "classes", "least_share", "build_limit"});
+    refuse_unknown(
+        root, file_,
+        {"devices", "tenants", "policy", "host_memory", "storage", "pool", "classes", "least_share", "build_limit"});
     each(root, "devices", kMostDevices, [&](const YamlNode& node) { config.devices.push_back(read_device(node)); });
     each(root, "tenants", kMostTenants, [&](const YamlNode& node) { config.tenants.push_back(read_tenant(node)); });
     if (const YamlNode* policy = root.find("policy")) config.policy = read_policy(*policy);
     config.host_bytes = read_bytes(root, file_, "host_memory", "half of what the machine has");
+    if (const uint64_t bytes = read_bytes(root, file_, "storage", "64GiB"); bytes > 0) config.storage_bytes = bytes;
     if (const YamlNode* pool = root.find("pool"))
       config.pool = static_cast<uint32_t>(whole(*pool, file_ + ": pool", 0, kMostBlanks).value_or(config.pool));
     if (const auto classes = scalar(root, file_, "classes")) {
@@ -221,7 +223,7 @@ class ConfigReader {
   TenantLimits read_limits(const YamlNode& node, const std::string& what) {
     TenantLimits limits;
     if (!is_map(node, what)) return limits;
-    refuse_unknown(node, what, {"in_flight", "queued", "memory", "priority", "quota"});
+    refuse_unknown(node, what, {"in_flight", "queued", "memory", "storage", "priority", "quota"});
     const auto count = [&](std::string_view key, int64_t least, int64_t most) {
       const YamlNode* number = node.find(key);
       return number ? whole(*number, fmt::format("{}: {}", what, key), least, most).value_or(0) : 0;
@@ -229,6 +231,7 @@ class ConfigReader {
     limits.in_flight = static_cast<uint32_t>(count("in_flight", 1, kMostRequests));
     limits.queued = static_cast<uint32_t>(count("queued", 1, kMostRequests));
     limits.memory_bytes = read_bytes(node, what, "memory", "no limit");
+    limits.storage_bytes = read_bytes(node, what, "storage", "what the server lets a tenant have");
     limits.priority = static_cast<uint8_t>(count("priority", 0, kLeastUrgent));
     const std::string quota_of = what + ": quota";
     if (const YamlNode* quota = node.find("quota"); quota && is_map(*quota, quota_of)) {

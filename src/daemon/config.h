@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,11 @@ struct DeviceConfig {
 
 /// What a tenant may use; 0 is no limit of its own.
 struct TenantLimits {
-  uint32_t in_flight = 0;     ///< requests that hold a slot of a device
-  uint32_t queued = 0;        ///< requests that wait
-  uint64_t memory_bytes = 0;  ///< of all its requests in flight
-  uint8_t priority = 0;       ///< the most urgent it may ask for; 0 is the most urgent there is
+  uint32_t in_flight = 0;      ///< requests that hold a slot of a device
+  uint32_t queued = 0;         ///< requests that wait
+  uint64_t memory_bytes = 0;   ///< of all its requests in flight
+  uint64_t storage_bytes = 0;  ///< on disk: objects, constants of its functions, and what it uploads
+  uint8_t priority = 0;        ///< the most urgent it may ask for; 0 is the most urgent there is
   /// Of a device's time what its functions may ask for in all, and of its units what one of them may; none: as they
   /// like.
   std::optional<double> quota_time, quota_units;
@@ -52,7 +55,9 @@ struct Config {
   std::string binary_cache;  ///< a folder of compiled binaries shared between servers (tests use it); empty: none
   uint64_t arena_bytes = uint64_t{8} << 30;  ///< tensors in flight per domain and direction
   uint64_t host_bytes = 0;                   ///< of objects in the memory of the host; 0: half of what the machine has
-  uint32_t pool = 2;                         ///< blank executors per device that wait for a domain, at the most
+  uint64_t storage_bytes = uint64_t{64} << 30;  ///< what all tenants together may have on disk
+  std::function<void()> before_disk;  ///< for tests: comes before every access to bytes of objects, and may block
+  uint32_t pool = 2;                  ///< blank executors per device that wait for a domain, at the most
   Duration build_limit = Duration::seconds(60);
   PolicyConfig policy;
   uint32_t least_share = 10;  ///< in thousandths of a device's time: what who has work gets beside more urgent ones

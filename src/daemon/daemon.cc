@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/daemon.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,8 +14,10 @@
 #include "base/units.h"
 #include "daemon/deployer.h"
 #include "daemon/discover.h"
+#include "daemon/live_daemon.h"
 #include "daemon/profile_keeper.h"
 #include "daemon/registry.h"
+#include "daemon/run_folder.h"
 #include "daemon/runner.h"
 #include "daemon/standings_keeper.h"
 #include "daemon/state.h"
@@ -27,113 +27,6 @@
 #include "os/log.h"
 
 namespace quern::daemon {
-namespace {
-
-/// The tensors of the tenants of one domain on their way.
-struct DomainArenas {
-  uint64_t id = 0;
-  std::shared_ptr<ipc::Arena> input, output;
-};
-
-// Code is loaded from there: memory is five times as fast as a disk, where it may hold code at all. The name follows
-// from the state folder, so that what a killed server left is found and cleared away by the next.
-std::string run_folder_for(const std::string& state_folder) {
-  if (os::can_hold_code("/dev/shm"))
-    return fmt::format("/dev/shm/quern-{}-{}", getuid(), sha256(os::absolute(state_folder)).substr(0, 12));
-  return state_folder + "/run";
-}
-
-class LiveDaemon final : public Daemon {
- public:
-  static Result<std::unique_ptr<Daemon>> create(Config config);
-  ~LiveDaemon() override { stop(Duration{0}); }
-
-  void stop(Duration limit) override;
-  Result<const Tenant*> authenticate(std::string_view key) const override;
-  Result<FunctionRef> find(const Tenant& tenant, std::string_view name, std::string_view version) const override;
-  std::vector<FunctionRef> functions(const Tenant& tenant) const override;
-  std::vector<DeviceStatus> devices() const override;
-  Counters counters() const override;
-  bool is_ready() const override;
-  void deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) override;
-  Status remove(const Tenant& tenant, std::string_view name) override;
-  Result<History> history(const Tenant& tenant, std::string_view name) const override {
-    return deployer_->history(tenant.name, name);
-  }
-  Result<FunctionRef> rollback(const Tenant& tenant, std::string_view name, std::string_view version) override;
-  Result<FunctionRef> set(const Tenant& tenant, std::string_view name,
-                          const std::map<std::string, std::string>& changes) override;
-  Status admits(const Tenant& tenant, Duration* retry_after) const override;
-  Result<std::unique_ptr<Call>> prepare(const Tenant& tenant, const FunctionRef& function, const CallSpec& spec,
-                                        const CallOptions& options) override;
-  void submit(std::unique_ptr<Call> call, std::function<void(std::unique_ptr<Call>)> done) override;
-  void cancel(const std::string& call_id) override;
-  Result<ProgramLink> join(const Tenant& tenant, const ProgramSpec& spec) override;
-  void leave(uint64_t program) override;
-  void trace(const Tenant& tenant, std::string id, Duration length, std::function<void(Result<Trace>)> done) override;
-  void end_trace(const std::string& id) override { (void)runner_->post(EndTraceMessage{id, nullptr, {}}); }
-  void end_trace(const Tenant& tenant, std::function<void(Status)> done) override;
-  void requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) override;
-  void cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) override;
-  void why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) override;
-  void memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) override;
-  void accounts(const Tenant& tenant, AccountBy by, std::function<void(Result<AccountTable>)> done) override;
-  void profile(const Tenant& tenant, std::string_view name, std::string_view version,
-               std::function<void(Result<FunctionProfile>)> done) override;
-  Status keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) override;
-  void put_object(const Tenant& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) override {
-    objects_->put(tenant.name, std::move(upload), std::move(done));
-  }
-  void open_objects(const Tenant& tenant, std::vector<std::string> ids,
-                    std::function<void(Result<std::vector<ObjectRef>>)> done) override {
-    objects_->open(tenant.name, std::move(ids), os::now(), std::move(done));
-  }
-  void read_object(const Tenant& tenant, std::string id, bool keep,
-                   std::function<void(Result<ObjectRef>)> done) override {
-    objects_->read(tenant.name, std::move(id), keep, os::now(), std::move(done));
-  }
-  void unread_object(const ObjectRef& object) override { objects_->unread(object, os::now()); }
-  void remove_object(const Tenant& tenant, std::string id, std::function<void(Status)> done) override {
-    objects_->remove(tenant.name, std::move(id), os::now(), std::move(done));
-  }
-  void objects(const Tenant& tenant, std::function<void(Result<std::vector<ObjectStatus>>)> done) override {
-    objects_->list(tenant.name, os::now(), std::move(done));
-  }
-  void keep_outputs(Call& call) override;
-  void count_copied(uint64_t bytes) override { copied_bytes_ += bytes; }
-
- private:
-  explicit LiveDaemon(Config config);
-  /// Its settings say how far the current version stays ready; those before it do not.
-  void keep_as_set(const Tenant& tenant, std::string_view name);
-  std::vector<sched::TenantSet> tenant_sets(const std::map<std::string, int64_t>& vtimes) const;
-  Status check_fits(const DeployedFunction& function, const Settings& settings, const LiveCall& call) const;
-  Status give_room(LiveCall& call, const CallSpec& spec, const CallOptions& options, const Manifest& manifest);
-  Result<ipc::Block> keep_later(LiveCall& call, CallTensor& output, ipc::Block block, Duration lease);
-  /// The number in an id of ours; 0 if it is none.
-  uint64_t request_of(const std::string& call_id) const;
-
-  // Constant after create().
-  Config config_;
-  std::string run_folder_;
-  std::deque<Tenant> tenants_;
-  std::map<std::string, const Tenant*, std::less<>> by_key_;  ///< by SHA-256 of the key
-  std::map<std::string, DomainArenas> domains_;
-  std::string id_prefix_;
-  // Any thread.
-  Registry registry_;
-  std::atomic<uint64_t> next_request_{1};
-  std::atomic<uint64_t> copied_bytes_{0};
-  std::atomic<bool> stopped_{false};
-  std::shared_ptr<Deployer::Gone> gone_ = std::make_shared<Deployer::Gone>();
-  std::unique_ptr<Runner> runner_;
-  std::unique_ptr<HostTier> tier_;  ///< hands over to the runner
-  std::unique_ptr<Deployer> deployer_;
-  std::unique_ptr<TenantObjects> objects_;
-  bool has_own_memory_ = false;  ///< some device has
-  std::unique_ptr<StandingsKeeper> standings_;
-  std::unique_ptr<ProfileKeeper> profiles_;
-};
 
 LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
   if (config_.tenants.empty()) config_.tenants.push_back({"default", "", "", 1, {}});
@@ -160,12 +53,10 @@ LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
 
 Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   std::unique_ptr<LiveDaemon> self(new LiveDaemon(std::move(config)));
-  QUERN_TRY(os::make_folders(self->config_.state_folder));
-  QUERN_TRY(auto state, State::open(self->config_.state_folder));
-  // We hold the state's lock, so nobody else uses this folder.
-  self->run_folder_ = run_folder_for(self->config_.state_folder);
-  os::remove_tree(self->run_folder_);
-  QUERN_TRY(os::make_folders(self->run_folder_, 0700));
+  QUERN_TRY(auto state, State::open(self->config_.state_folder, self->config_.before_disk));
+  QUERN_TRY(RunFolder folder, make_run_folder(self->config_.state_folder));
+  self->run_folder_ = std::move(folder.path);
+  self->run_lock_ = std::move(folder.lock);
   if (self->config_.devices.empty()) {
     QUERN_TRY(self->config_.devices, discover_devices(self->run_folder_ + "/discover"));
   }
@@ -199,10 +90,11 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   for (const Tenant& tenant : self->tenants_) names.push_back(tenant.name);
   QUERN_TRY(self->standings_, StandingsKeeper::create(*self->runner_, *self->deployer_, std::move(names)));
   QUERN_TRY(self->profiles_, ProfileKeeper::create(*self->runner_, *self->deployer_));
-  for (const Tenant& tenant : self->tenants_)
-    for (const DeployedRef& function : self->registry_.list(tenant.name)) self->keep_as_set(tenant, function->name);
   self->runner_->start();
-  self->deployer_->start();
+  self->deployer_->start([self = self.get()](const DeployedRef& function) {
+    for (const Tenant& tenant : self->tenants_)
+      if (tenant.name == function->tenant) self->keep_as_set(tenant, function->name);
+  });
   self->objects_->start();
   self->standings_->start();
   self->profiles_->start();
@@ -233,6 +125,7 @@ std::vector<sched::TenantSet> LiveDaemon::tenant_sets(const std::map<std::string
 
 void LiveDaemon::stop(Duration limit) {
   if (stopped_.exchange(true)) return;
+  if (deployer_) deployer_->stop_deploys();
   if (objects_) objects_->stop();
   if (deployer_) deployer_->stop();
   if (runner_) runner_->stop(limit);
@@ -314,32 +207,50 @@ bool LiveDaemon::is_ready() const {
                                   [](const auto& device) { return device->is_up.load(); });
 }
 
-void LiveDaemon::deploy(const Tenant& tenant, std::string name, Bytes tar, std::function<void(Result<Deployed>)> done) {
-  deployer_->deploy(tenant.name, std::move(name), std::move(tar),
+std::vector<FunctionRef> LiveDaemon::versions(const Tenant& tenant, std::string_view name) const {
+  const auto versions = registry_.versions(tenant.name, name);
+  return {versions.begin(), versions.end()};
+}
+
+void LiveDaemon::deploy(const Tenant& tenant, std::string id, std::string name, std::unique_ptr<Upload> tar,
+                        std::function<void(Result<Deployed>)> done) {
+  deployer_->deploy(tenant.name, std::move(id), std::move(name), std::move(tar),
                     [this, &tenant, done = std::move(done)](Result<Deployed> deployed) {
                       if (deployed.ok()) keep_as_set(tenant, deployed->function->name);
                       done(std::move(deployed));
                     });
 }
 
-Status LiveDaemon::remove(const Tenant& tenant, std::string_view name) {
-  QUERN_TRY(const auto versions, deployer_->remove(tenant.name, name));
-  // Those that wait end now; those that run may end.
-  for (const DeployedRef& function : versions) (void)runner_->post(FunctionGoneMessage{function->id});
-  return {};
+void LiveDaemon::remove(const Tenant& tenant, std::string name, std::function<void(Status)> done) {
+  deployer_->remove(tenant.name, std::move(name),
+                    [this, done = std::move(done)](Result<std::vector<DeployedRef>> versions) {
+                      if (!versions.ok()) return done(std::move(versions).error());
+                      // Waiting requests end now; running requests may end.
+                      for (const DeployedRef& function : *versions)
+                        (void)runner_->post(FunctionGoneMessage{function->id});
+                      done({});
+                    });
 }
 
-Result<FunctionRef> LiveDaemon::rollback(const Tenant& tenant, std::string_view name, std::string_view version) {
-  QUERN_TRY(DeployedRef function, deployer_->rollback(tenant.name, name, version));
-  keep_as_set(tenant, name);
-  return FunctionRef(std::move(function));
+void LiveDaemon::rollback(const Tenant& tenant, std::string name, std::string version,
+                          std::function<void(Result<FunctionRef>)> done) {
+  deployer_->rollback(tenant.name, std::move(name), std::move(version),
+                      [this, &tenant, done = std::move(done)](Result<DeployedRef> function) {
+                        if (!function.ok()) return done(std::move(function).error());
+                        keep_as_set(tenant, (*function)->name);
+                        done(FunctionRef(*std::move(function)));
+                      });
 }
 
-Result<FunctionRef> LiveDaemon::set(const Tenant& tenant, std::string_view name,
-                                    const std::map<std::string, std::string>& changes) {
-  QUERN_TRY(DeployedRef function, deployer_->set(tenant.name, name, changes));
-  if (changes.contains("keep_warm")) keep_as_set(tenant, name);  // it ends leases, too
-  return FunctionRef(std::move(function));
+void LiveDaemon::set(const Tenant& tenant, std::string name, std::map<std::string, std::string> changes,
+                     std::function<void(Result<FunctionRef>)> done) {
+  const bool keeps = changes.contains("keep_warm");
+  deployer_->set(tenant.name, std::move(name), std::move(changes),
+                 [this, &tenant, keeps, done = std::move(done)](Result<DeployedRef> function) {
+                   if (!function.ok()) return done(std::move(function).error());
+                   if (keeps) keep_as_set(tenant, (*function)->name);  // it ends leases, too
+                   done(FunctionRef(*std::move(function)));
+                 });
 }
 
 Status LiveDaemon::keep(const Tenant& tenant, std::string_view name, KeepWarm stage, Duration lease) {
@@ -401,119 +312,6 @@ Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
   if (runner_->counters().queued < core.most_queued && tenant.on_their_way < may_wait + may_run) return {};
   if (retry_after) *retry_after = Duration::seconds(1);
   return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
-}
-
-Status LiveDaemon::check_fits(const DeployedFunction& function, const Settings& settings, const LiveCall& call) const {
-  const Plan& plan = call.plan->plan;
-  uint64_t bytes = call.plan->run_bytes + function.object_bytes();
-  for (const PlannedBuffer& buffer : plan.buffers) bytes += buffer.passed ? buffer.size_bytes : 0;
-  const auto& limit = settings.memory_bytes;
-  if (limit && bytes > *limit)
-    return invalid(fmt::format("function {}: this call needs {} and limits.memory is {}", function.name,
-                               show_bytes(bytes), show_bytes(*limit)));
-  uint64_t most = 0, most_at_once = 0;
-  for (const auto& device : runner_->devices()) {
-    most = std::max(most, device->usable_bytes());
-    most_at_once = std::max(most_at_once, device->caps.max_allocation_bytes);
-  }
-  if (bytes > most)
-    return invalid(fmt::format("function {}: this call needs {} of device memory, and the largest device has {}",
-                               function.name, show_bytes(bytes), show_bytes(most)));
-  for (const PlannedBuffer& buffer : plan.buffers)
-    if (buffer.size_bytes > most_at_once)
-      return invalid(fmt::format("function {}: a buffer of {} is more than any device allocates at once ({})",
-                                 function.name, show_bytes(buffer.size_bytes), show_bytes(most_at_once)));
-  return {};
-}
-
-Result<std::unique_ptr<Call>> LiveDaemon::prepare(const Tenant& tenant, const FunctionRef& function,
-                                                  const CallSpec& spec, const CallOptions& options) {
-  auto deployed = std::static_pointer_cast<const DeployedFunction>(function);
-  const Manifest& manifest = deployed->manifest;
-  QUERN_TRY(const Binding binding, bind(manifest, spec));
-  auto call = std::make_unique<LiveCall>();
-  QUERN_TRY(call->plan, deployed->plan_for(binding));
-  std::vector<uint32_t> passed;
-  if (has_own_memory_) passed = passed_inputs(manifest, call->plan->plan, spec, options);
-  if (!passed.empty()) {
-    QUERN_TRY(call->plan, deployed->plan_for(binding, passed));
-  }
-  const Settings settings = deployed->settings();
-  QUERN_TRY(check_fits(*deployed, settings, *call));
-  QUERN_TRY(call->scalars, scalars_of(manifest, call->plan->plan, binding));
-  call->request = next_request_.fetch_add(1);
-  call->id = fmt::format("{}-{}", id_prefix_, call->request);
-  call->tenant = &tenant;
-  call->timeout = std::min(options.timeout.value_or(settings.timeout), settings.timeout);
-  call->device_time = settings.device_time.value_or(call->timeout);
-  call->priority = options.priority.value_or(settings.priority);
-  call->quota = quota_of(settings);
-  call->profile = options.profile;
-
-  QUERN_TRY(give_room(*call, spec, options, manifest));
-  call->function = std::move(deployed);
-  return std::unique_ptr<Call>(std::move(call));
-}
-
-// Inputs that are objects have their memory already.
-Status LiveDaemon::give_room(LiveCall& call, const CallSpec& spec, const CallOptions& options,
-                             const Manifest& manifest) {
-  // What leases that are over still hold is the arena's again.
-  objects_->sweep(os::now());
-  const DomainArenas& arenas = domains_.at(call.tenant->domain);
-  const Plan& plan = call.plan->plan;
-  call.blocks = std::make_shared<std::vector<ipc::Block>>();
-  call.inputs.resize(spec.inputs.size());
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    const PlannedBuffer& buffer = plan.buffers[i];
-    if (buffer.role != Role::kInput && buffer.role != Role::kOutput) continue;
-    const std::string& name = manifest.buffers[i].name;
-    CallTensor tensor{name, buffer.dtype, buffer.shape, {}};
-    ipc::Block block;
-    if (buffer.role == Role::kInput) {
-      const auto found =
-          std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](auto& in) { return in.name == name; });
-      QUERN_CHECK(found != spec.inputs.end(), "bind let a call without one of its inputs pass");
-      const auto at = static_cast<size_t>(found - spec.inputs.begin());
-      if (at < options.objects.size() && options.objects[at]) {
-        const auto object = std::static_pointer_cast<const MappedObject>(options.objects[at]);
-        QUERN_CHECK(object->tenant == call.tenant->name, "an object of another tenant");
-        if (object->bytes.size() != buffer.size_bytes)
-          return invalid(fmt::format("input {}: object {} has {} bytes, but {} of shape {} takes {}", name, object->id,
-                                     object->bytes.size(), protocol_name_of(buffer.dtype), show_shape(buffer.shape),
-                                     buffer.size_bytes));
-        block = block_of(object);
-        call.borrowed.push_back(static_cast<uint32_t>(call.blocks->size()));
-        if (buffer.passed) call.pass(object->number, buffer.size_bytes, object->id.substr(0, 12));
-      } else {
-        QUERN_TRY(block, arenas.input->take(buffer.size_bytes));
-        if (buffer.passed) call.pass(runner_->new_passing(), buffer.size_bytes, name);
-      }
-      tensor.bytes = block.bytes();
-      call.inputs[at] = std::move(tensor);
-    } else {
-      QUERN_TRY(block, arenas.output->take(buffer.size_bytes));
-      tensor.bytes = block.bytes();
-      if (const auto kept = options.kept.find(name); kept != options.kept.end()) {
-        QUERN_TRY(block, keep_later(call, tensor, std::move(block), kept->second));
-      }
-      call.outputs.push_back(std::move(tensor));
-    }
-    call.blocks->push_back(std::move(block));
-  }
-  return {};
-}
-
-// The lease owns the memory and the call borrows it, so that either may end first.
-Result<ipc::Block> LiveDaemon::keep_later(LiveCall& call, CallTensor& output, ipc::Block block, Duration lease) {
-  const auto owned = std::make_shared<const ipc::Block>(std::move(block));
-  QUERN_TRY(LeaseRef made, objects_->reserve(call.tenant->name, owned, lease, os::now()));
-  output.object = made->id;
-  output.lease = lease;
-  if (made->number && owned->size() > 0)
-    call.leaves.push_back({made->number, static_cast<uint32_t>(call.blocks->size()), made->id.substr(0, 12), lease});
-  call.kept.push_back(std::move(made));
-  return ipc::Block::borrow(owned->segment(), owned->offset(), owned->size(), owned);
 }
 
 void LiveDaemon::keep_outputs(Call& call) {
@@ -592,8 +390,6 @@ void LiveDaemon::requests(const Tenant& tenant, std::function<void(Result<std::v
   if (!runner_->post(ListMessage{&tenant, [told](std::vector<RequestStatus> list) { (*told)(std::move(list)); }}))
     (*told)(exhausted("too many requests are waiting; retry later"));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::create(Config config) { return LiveDaemon::create(std::move(config)); }
 

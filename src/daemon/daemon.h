@@ -22,7 +22,6 @@
 #include "function/plan.h"
 #include "os/fd.h"
 #include "os/guarded.h"
-#include "os/shared_memory.h"
 
 namespace quern::daemon {
 
@@ -68,6 +67,13 @@ struct Function {
 };
 using FunctionRef = std::shared_ptr<const Function>;
 
+/// A function that is deployed and that cannot be called: not yet, or not any more.
+struct FunctionProblem {
+  std::string name, version, created_at;
+  bool is_starting = false;  ///< it is being made ready after a start; else something of it is damaged
+  Error error;               ///< what its calls are answered
+};
+
 /// What is stored of a function, and what was done to it; the newest first.
 struct History {
   struct Version {
@@ -101,16 +107,14 @@ struct ObjectStatus {
   Duration expires_in;     ///< of a lease
 };
 
-/// Memory for an object that is on its way in: the front door fills it and the daemon takes it as it is, so that its
-/// bytes are never copied. Takes no room until it is written to.
-struct Upload {
-  static Result<Upload> create(uint64_t size_bytes);
-
-  std::span<std::byte> bytes() const { return memory.bytes().first(size_bytes); }
-
-  uint64_t size_bytes = 0;
-  os::Fd fd;
-  os::Mapping memory;
+/// The body of a request on its way to the disk (Daemon::begin_deploy, begin_object). An upload that is destroyed
+/// before it is handed over leaves nothing behind.
+class Upload {
+ public:
+  virtual ~Upload() = default;
+  /// The next piece; one at a time, and none after an error. `done`, from a thread of the daemon, has the memory of the
+  /// piece back, to be filled again.
+  virtual void write(Bytes piece, std::function<void(Result<Bytes>)> done) = 0;
 };
 
 /// How long an output stays as an object: where the caller does not say, and at most.
@@ -135,6 +139,12 @@ struct Phase {
   std::string detail;
 };
 
+/// Why the calls of a function are refused for a while.
+struct Quarantine {
+  uint32_t kills = 0;  ///< crashes and hangs of its kernels in a row
+  Time until;          ///< when calls are let in again
+};
+
 /// Where the time of a call went, as moments of the steady clock; 0 where it did not get that far.
 struct CallTimes {
   Time submitted, taken, pushed;           ///< by the caller, by the strand, into the ring
@@ -142,8 +152,9 @@ struct CallTimes {
   Time read, started, finished, reported;  ///< by the lane; on the device; by the lane: as the executor tells
   Time answered;
   uint64_t device_time_ns = 0;
-  Waits waits;                       ///< what it waited for meanwhile
-  std::optional<WholeKernel> whole;  ///< of its own, that others waited for
+  Waits waits;                           ///< what it waited for meanwhile
+  std::optional<WholeKernel> whole;      ///< of its own, that others waited for
+  std::optional<Quarantine> quarantine;  ///< of its function, if that ended the call
 };
 
 /// One call on its way. Made by `Daemon::prepare`, which gives it room for its tensors; the caller fills `inputs`,
@@ -255,10 +266,14 @@ struct Counters {
 /// threads and must only hand over.
 class Daemon {
  public:
-  /// Opens the state, starts the devices, and brings deployed functions back. Takes as long as the slowest device.
+  /// Opens the state and starts the devices; takes as long as the slowest of them. Deployed functions come back in the
+  /// background: until then they are `problems`.
   static Result<std::unique_ptr<Daemon>> create(Config config);
   virtual ~Daemon() = default;
 
+  /// Deploys that are under way are answered unavailable at once, compilers end, and no deploy is taken any more. A
+  /// server that is about to stop calls it before it waits for its callers.
+  virtual void stop_deploys() = 0;
   /// Ends all work in order: nothing new is taken, what runs may end until `limit`, the rest is answered unavailable.
   virtual void stop(Duration limit) = 0;
 
@@ -269,25 +284,38 @@ class Daemon {
   /// kNotFound with "did you mean"; another tenant's functions are not there.
   virtual Result<FunctionRef> find(const Tenant& tenant, std::string_view name, std::string_view version) const = 0;
   virtual std::vector<FunctionRef> functions(const Tenant& tenant) const = 0;
+  /// Functions of which the current version cannot be called.
+  virtual std::vector<FunctionProblem> problems(const Tenant& tenant) const = 0;
+  /// All versions that can be called; the current one first.
+  virtual std::vector<FunctionRef> versions(const Tenant& tenant, std::string_view name) const = 0;
   virtual std::vector<DeviceStatus> devices() const = 0;
   virtual Counters counters() const = 0;
   /// True once at least one device is up.
   virtual bool is_ready() const = 0;
 
+  // What is deployed. What needs the disk is told by `done`, which comes from a thread of the daemon, or before the
+  // method returns.
+
+  /// Room for the tar of a function: asked before its bytes are read. kExhausted if the tenant, or all of them
+  /// together, store or upload as much as they may.
+  virtual Result<std::unique_ptr<Upload>> begin_deploy(const Tenant& tenant, uint64_t size_bytes) = 0;
   /// Checks the tar, builds what is missing, and makes it the current version of `name`, or changes nothing. The
-  /// error's text has every mistake, or the compiler's log.
-  virtual void deploy(const Tenant& tenant, std::string name, Bytes tar,
+  /// error's text has every mistake, or the compiler's log. `id` is the caller's, for abandon_deploy.
+  virtual void deploy(const Tenant& tenant, std::string id, std::string name, std::unique_ptr<Upload> tar,
                       std::function<void(Result<Deployed>)> done) = 0;
+  /// Nobody waits for the deploy of this id any more: it ends as kCancelled, unless it is through.
+  virtual void abandon_deploy(const std::string& id) = 0;
   /// All versions of it.
-  virtual Status remove(const Tenant& tenant, std::string_view name) = 0;
-  virtual Result<History> history(const Tenant& tenant, std::string_view name) const = 0;
+  virtual void remove(const Tenant& tenant, std::string name, std::function<void(Status)> done) = 0;
+  virtual void history(const Tenant& tenant, std::string name, std::function<void(Result<History>)> done) = 0;
   /// An older version takes new requests again: the one whose version starts with `version`, or, if that is empty, the
   /// one that was deployed before the current one.
-  virtual Result<FunctionRef> rollback(const Tenant& tenant, std::string_view name, std::string_view version) = 0;
+  virtual void rollback(const Tenant& tenant, std::string name, std::string version,
+                        std::function<void(Result<FunctionRef>)> done) = 0;
   /// Changes settings in place, for all versions: value by path (`limits.timeout`), empty for what the manifest says.
   /// All of them or, if one makes no sense, none.
-  virtual Result<FunctionRef> set(const Tenant& tenant, std::string_view name,
-                                  const std::map<std::string, std::string>& changes) = 0;
+  virtual void set(const Tenant& tenant, std::string name, std::map<std::string, std::string> changes,
+                   std::function<void(Result<FunctionRef>)> done) = 0;
 
   /// Whether a request of this tenant would be taken now: asked before its body is read.
   virtual Status admits(const Tenant& tenant, Duration* retry_after) const = 0;
@@ -323,8 +351,11 @@ class Daemon {
   // Objects of a tenant. Another's are not there: kNotFound, with the text of one that never was. `done` comes from a
   // thread of the daemon, or before the method returns.
 
-  /// Stores the bytes; those that are stored already are fine. Calls that name them soon find them in memory.
-  virtual void put_object(const Tenant& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) = 0;
+  /// Room for an object: asked before its bytes are read. kExhausted as with begin_deploy.
+  virtual Result<std::unique_ptr<Upload>> begin_object(const Tenant& tenant, uint64_t size_bytes) = 0;
+  /// Stores the bytes; those that are stored already are fine.
+  virtual void put_object(const Tenant& tenant, std::unique_ptr<Upload> upload,
+                          std::function<void(Result<ObjectStatus>)> done) = 0;
   /// Those that calls are to use, in the order of `ids`; brought into memory where they are not.
   virtual void open_objects(const Tenant& tenant, std::vector<std::string> ids,
                             std::function<void(Result<std::vector<ObjectRef>>)> done) = 0;

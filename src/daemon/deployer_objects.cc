@@ -9,6 +9,7 @@
 #include "function/constant.h"
 #include "function/plan_builder.h"
 #include "os/clock.h"
+#include "os/file.h"
 #include "os/log.h"
 
 namespace quern::daemon {
@@ -45,20 +46,27 @@ Error no_object(std::string_view hash) {
 
 }  // namespace
 
-Result<Deployer::Content> Deployer::content_of(const Manifest& manifest, const Files& files) {
+Result<Deployer::Content> Deployer::content_of(const Manifest& manifest, const Folder& folder) {
   Content content;
   for (const std::string& path : sources_of(manifest)) {
-    const auto file = files.find(path);
-    if (file == files.end()) continue;
+    const auto file = folder.files.find(path);
+    if (file == folder.files.end()) continue;
     const std::string& hash = content.files[path] = sha256(file->second);
     content.pieces.push_back({hash, file->second});
   }
   QUERN_TRY(const auto constants, constants_of(manifest));
   for (const auto& [i, planned] : constants) {
     const BufferDecl& buffer = manifest.buffers[i];
-    QUERN_TRY(const auto bytes, constant_bytes(buffer, planned, files));
-    const ConstantRecord& record = content.constants[buffer.name] = {sha256(bytes), bytes.size()};
-    content.pieces.push_back({record.object, bytes});
+    QUERN_TRY(const ConstantElements elements, constant_elements(buffer, planned, folder.files));
+    ConstantRecord& record = content.constants[buffer.name];
+    if (elements.slice) {
+      record = {elements.slice->sha256, elements.slice->size_bytes};
+      content.pieces.push_back({record.object, {}, folder.receiver->find(record.object)});
+      QUERN_CHECK(content.pieces.back().writer, "a large file has elements that nobody wrote");
+    } else {
+      record = {sha256(elements.bytes), elements.bytes.size()};
+      content.pieces.push_back({record.object, elements.bytes});
+    }
   }
   return content;
 }
@@ -100,110 +108,108 @@ ConstantRef Deployer::constant_of(const ConstantRecord& record) {
 Status Deployer::put_all(const std::vector<Piece>& pieces) {
   std::set<std::string_view> done;
   for (const Piece& piece : pieces)
-    if (done.insert(piece.hash).second) QUERN_TRY(objects_.put(piece.hash, piece.bytes));
+    if (done.insert(piece.hash).second)
+      QUERN_TRY(piece.writer ? piece.writer->keep() : objects_.put(piece.hash, piece.bytes));
   return {};
-}
-
-// Objects first, then what names them. Writing takes as long as the disk does and holds up nobody: a collection
-// meanwhile leaves them alone.
-template <class Record>
-auto Deployer::put_and_record(const std::vector<Piece>& pieces, Record&& record) {
-  state_.with([&](auto&) {
-    for (const Piece& piece : pieces) writing_.insert(piece.hash);
-  });
-  const Status put = put_all(pieces);
-  return state_.with([&](auto& state) -> decltype(record(*state)) {
-    for (const Piece& piece : pieces) writing_.erase(writing_.find(piece.hash));
-    if (!put.ok()) return put.error();
-    return record(*state);
-  });
 }
 
 Status Deployer::put_again(const Content& content) {
   return put_and_record(content.pieces, [](State&) { return Status(); });
 }
 
-Result<int64_t> Deployer::store(const DeployedFunction& function, const Content& content) {
-  FunctionRecord record;
-  record.tenant = function.tenant;
-  record.name = function.name;
-  record.version = function.version;
-  record.created_at = function.created_at;
-  record.files = content.files;
-  record.constants = content.constants;
-  return put_and_record(content.pieces, [&](State& state) -> Result<int64_t> {
-    QUERN_TRY(const int64_t order, state.put_function(record));
-    QUERN_TRY(state.add_history(function.tenant, function.name, {os::wall_time(), "deployed", function.version}));
-    return order;
-  });
-}
-
 // What an older Quern stored has its constants in files: they are taken out of them once, here.
 Status Deployer::take_constants_out(FunctionRecord& record, const Manifest& manifest, const Files& files) {
-  QUERN_TRY(const Content content, content_of(manifest, files));
+  QUERN_TRY(const Content content, content_of(manifest, {files}));
   if (content.constants.empty()) return {};
   record.files = content.files;
   record.constants = content.constants;
   return put_and_record(content.pieces, [&](State& state) { return state.change_objects(record); });
 }
 
-// Inside state_.with, and `versions` is all that we hold of them: whoever else does may still need their constants.
+// On the thread of the state, and `versions` is all that we hold of them: whoever else does may still need their
+// constants.
 void Deployer::leave(const std::vector<DeployedRef>& versions) {
   for (const DeployedRef& version : versions)
     if (version.use_count() > 1) leaving_.push_back(version);
 }
 
-// Objects that nobody needs any more leave the disk.
-void Deployer::collect() {
-  std::vector<DeployedRef> still_used;  // let go of outside the lock
-  const auto collected = state_.with([&](auto& state) {
-    std::set<std::string> also(writing_.begin(), writing_.end());
-    std::erase_if(leaving_, [](const auto& one) { return one.expired(); });
-    for (const auto& one : leaving_)
-      if (DeployedRef function = one.lock()) {
-        for (const ConstantRef& constant : function->constants)
-          if (constant) also.insert(constant->hash);
-        still_used.push_back(std::move(function));
-      }
-    return state->collect(also);
+// Objects that nobody needs any more leave the disk: their names now, their bytes when there is time.
+void Deployer::collect(State& state) {
+  std::vector<DeployedRef> still_used;
+  std::set<std::string> also(writing_.begin(), writing_.end());
+  std::erase_if(leaving_, [](const auto& one) { return one.expired(); });
+  for (const auto& one : leaving_)
+    if (DeployedRef function = one.lock()) {
+      for (const ConstantRef& constant : function->constants)
+        if (constant) also.insert(constant->hash);
+      still_used.push_back(std::move(function));
+    }
+  auto collected = state.collect(also);
+  if (!collected.ok()) return os::log_warning("state: is not collected: {}", collected.error().text);
+  if (collected->empty()) return;
+  intake_.run([paths = *std::move(collected)] {
+    for (const std::string& path : paths) os::remove_file(path);
   });
-  if (!collected.ok()) os::log_warning("state: is not collected: {}", collected.error().text);
 }
 
-Result<std::string> Deployer::put_object(const std::string& tenant, std::span<const std::byte> bytes) {
-  std::string hash = sha256(bytes);
-  QUERN_TRY(put_and_record({{hash, bytes}}, [&](State& state) {
-    return state.put_tenant_object(tenant, hash, bytes.size(), os::wall_time());
-  }));
-  return hash;
+void Deployer::tell_storage(State& state, const std::string& tenant) {
+  if (const auto stored = state.stored(tenant); stored.ok()) storage_.set_stored(tenant, *stored);
 }
 
-Result<Bytes> Deployer::get_object(const std::string& tenant, std::string_view hash) const {
-  QUERN_TRY(const auto known, state_.with([&](auto& state) { return state->tenant_object(tenant, hash); }));
-  if (!known) return no_object(hash);
-  return objects_.get(hash);
+Result<std::unique_ptr<Upload>> Deployer::begin_object(const std::string& tenant, uint64_t size_bytes) {
+  QUERN_TRY(auto room, storage_.take(tenant, size_bytes, true));
+  auto receiver = std::make_unique<ObjectReceiver>(objects_);
+  receiver->room = std::move(room);
+  return intake_.begin(std::move(receiver));
+}
+
+Result<ConstantRecord> Deployer::put_object(const std::string& tenant, std::unique_ptr<Upload> upload) {
+  const auto receiver = Intake::finish<ObjectReceiver>(std::move(upload));
+  ObjectWriter& writer = receiver->writer;
+  const Status put = put_and_record({{writer.hash(), {}, &writer}}, [&](State& state) -> Status {
+    QUERN_TRY(state.put_tenant_object(tenant, writer.hash(), writer.size_bytes(), os::wall_time()));
+    tell_storage(state, tenant);
+    return {};
+  });
+  if (!put.ok()) return told(put.error());
+  return ConstantRecord{writer.hash(), writer.size_bytes()};
+}
+
+Result<uint64_t> Deployer::object_bytes(const std::string& tenant, std::string_view hash) {
+  const auto known = state_.ask([&](State& state) { return state.tenant_object(tenant, hash); });
+  if (!known.ok()) return told(known.error());
+  if (!*known) return no_object(hash);
+  return (*known)->bytes;
+}
+
+Status Deployer::copy_object(std::string_view hash, uint64_t size_bytes, const os::Fd& into) {
+  const Status copied = objects_.copy_to(hash, size_bytes, into);
+  return copied.ok() ? Status() : Status(told(copied.error()));
 }
 
 Status Deployer::drop_object(const std::string& tenant, std::string_view hash) {
-  QUERN_TRY(state_.with([&](auto& state) -> Status {
-    QUERN_TRY(const auto known, state->tenant_object(tenant, hash));
+  const Status dropped = state_.ask([&](State& state) -> Status {
+    QUERN_TRY(const auto known, state.tenant_object(tenant, hash));
     if (!known) return no_object(hash);
-    return state->remove_tenant_object(tenant, hash);
-  }));
-  collect();
+    QUERN_TRY(state.remove_tenant_object(tenant, hash));
+    collect(state);
+    tell_storage(state, tenant);
+    return {};
+  });
+  if (!dropped.ok()) return told(dropped.error());
   return {};
 }
 
-Result<std::vector<TenantObject>> Deployer::list_objects(const std::string& tenant) const {
-  return state_.with([&](auto& state) { return state->tenant_objects(tenant); });
+Result<std::vector<TenantObject>> Deployer::list_objects(const std::string& tenant) {
+  return told(state_.ask([&](State& state) { return state.tenant_objects(tenant); }));
 }
 
 Status Deployer::save_vtimes(const std::map<std::string, int64_t>& vtimes) {
-  return state_.with([&](auto& state) { return state->put_vtimes(vtimes); });
+  return state_.ask([&](State& state) { return state.put_vtimes(vtimes); });
 }
 
 Status Deployer::save_profiles(const ProfileRecords& records) {
-  return state_.with([&](auto& state) { return state->put_profiles(records); });
+  return state_.ask([&](State& state) { return state.put_profiles(records); });
 }
 
 }  // namespace quern::daemon

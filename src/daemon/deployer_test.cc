@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <future>
+#include <semaphore>
+
 #include "base/hash.h"
+#include "function/tar.h"
 #include "os/file.h"
 
 namespace quern::daemon {
@@ -24,9 +28,10 @@ class DeployerTest : public testing::Test {
     os::remove_tree(folder_);
   }
 
-  void open(const Config& config = {}) {
+  void open(Config config = {}) {
     deployer_.reset();
-    auto state = State::open(folder_ + "/state");
+    config.state_folder = folder_ + "/state";
+    auto state = State::open(folder_ + "/state", config.before_disk);
     ASSERT_TRUE(state.ok()) << state.error().text;
     state_ = state->get();
     deployer_ = std::make_unique<Deployer>(config, folder_ + "/run", std::vector<const DeviceRecord*>{},
@@ -35,6 +40,12 @@ class DeployerTest : public testing::Test {
 
   std::string path_of(const std::string& hash) const {
     return folder_ + "/state/objects/" + hash.substr(0, 2) + "/" + hash;
+  }
+  /// Files in the store that are no objects yet, or none any more.
+  size_t temporaries() const {
+    size_t count = 0;
+    for (const std::string& name : os::list_folder(folder_ + "/state/objects")) count += name.ends_with(".tmp");
+    return count;
   }
   bool is_stored(const std::string& hash) const { return os::exists(path_of(hash)); }
 
@@ -58,6 +69,42 @@ class DeployerTest : public testing::Test {
     return hash;
   }
 
+  /// What `ask` is told.
+  template <class T, class Ask>
+  static Result<T> wait_for(Ask ask) {
+    std::promise<Result<T>> promise;
+    ask([&](Result<T> told) { promise.set_value(std::move(told)); });
+    return promise.get_future().get();
+  }
+  static Status write(Upload& upload, std::span<const std::byte> bytes) {
+    const auto written =
+        wait_for<Bytes>([&](auto done) { upload.write(Bytes(bytes.begin(), bytes.end()), std::move(done)); });
+    return written.ok() ? Status() : Status(written.error());
+  }
+  Result<std::string> put_object(const std::string& tenant, std::span<const std::byte> bytes) {
+    QUERN_TRY(auto upload, deployer_->begin_object(tenant, bytes.size()));
+    QUERN_TRY(write(*upload, bytes));
+    QUERN_TRY(const ConstantRecord stored, deployer_->put_object(tenant, std::move(upload)));
+    return stored.object;
+  }
+  Result<Bytes> get_object(const std::string& tenant, const std::string& hash) {
+    QUERN_TRY(const uint64_t size, deployer_->object_bytes(tenant, hash));
+    QUERN_TRY(const os::Fd file, os::create_file(folder_ + "/copy-" + tenant));
+    QUERN_TRY(deployer_->copy_object(hash, size, file));
+    return os::read_file(folder_ + "/copy-" + tenant);
+  }
+  Result<DeployedRef> set_settings(const std::string& name, std::map<std::string, std::string> changes) {
+    return wait_for<DeployedRef>([&](auto done) { deployer_->set("a", name, std::move(changes), std::move(done)); });
+  }
+  Result<std::vector<DeployedRef>> remove(const std::string& name) {
+    return wait_for<std::vector<DeployedRef>>([&](auto done) { deployer_->remove("a", name, std::move(done)); });
+  }
+  Result<Deployed> deploy(const std::string& id, const std::string& name, std::span<const std::byte> tar) {
+    QUERN_TRY(auto upload, deployer_->begin_deploy("a", tar.size()));
+    QUERN_TRY(write(*upload, tar));
+    return wait_for<Deployed>([&](auto done) { deployer_->deploy("a", id, name, std::move(upload), std::move(done)); });
+  }
+
   std::string folder_;
   Registry registry_;
   State* state_ = nullptr;  ///< the deployer's: for one thread, before it works
@@ -65,16 +112,16 @@ class DeployerTest : public testing::Test {
 };
 
 TEST_F(DeployerTest, ObjectsOfATenantAreItsOwn) {
-  const auto hash = deployer_->put_object("a", as_bytes_of("tensor"));
+  const auto hash = put_object("a", as_bytes_of("tensor"));
   ASSERT_TRUE(hash.ok()) << hash.error().text;
   EXPECT_EQ(*hash, sha256("tensor"));
-  EXPECT_EQ(as_text(*deployer_->get_object("a", *hash)), "tensor");
+  EXPECT_EQ(as_text(*get_object("a", *hash)), "tensor");
   const std::string none = "object " + *hash + ": you have none; put it first";
-  for (const Error& error : {deployer_->get_object("b", *hash).error(), deployer_->drop_object("b", *hash).error()}) {
+  for (const Error& error : {get_object("b", *hash).error(), deployer_->drop_object("b", *hash).error()}) {
     EXPECT_EQ(error.code, ErrorCode::kNotFound);
     EXPECT_EQ(error.text, none);
   }
-  EXPECT_EQ(deployer_->get_object("a", "../../state.db").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(get_object("a", "../../state.db").error().code, ErrorCode::kNotFound);
   EXPECT_TRUE(deployer_->list_objects("b")->empty());
   const auto listed = *deployer_->list_objects("a");
   ASSERT_EQ(listed.size(), 1u);
@@ -84,36 +131,36 @@ TEST_F(DeployerTest, ObjectsOfATenantAreItsOwn) {
 }
 
 TEST_F(DeployerTest, ObjectsStayUntilTheLastWhoHasThemDropsThem) {
-  const std::string hash = *deployer_->put_object("a", as_bytes_of("tensor"));
-  ASSERT_TRUE(deployer_->put_object("b", as_bytes_of("tensor")).ok());
+  const std::string hash = *put_object("a", as_bytes_of("tensor"));
+  ASSERT_TRUE(put_object("b", as_bytes_of("tensor")).ok());
   open();
-  EXPECT_EQ(as_text(*deployer_->get_object("a", hash)), "tensor");
+  EXPECT_EQ(as_text(*get_object("a", hash)), "tensor");
   ASSERT_TRUE(deployer_->drop_object("a", hash).ok());
-  EXPECT_EQ(deployer_->get_object("a", hash).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(get_object("a", hash).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(deployer_->drop_object("a", hash).error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(as_text(*deployer_->get_object("b", hash)), "tensor");
+  EXPECT_EQ(as_text(*get_object("b", hash)), "tensor");
   ASSERT_TRUE(deployer_->drop_object("b", hash).ok());
   EXPECT_FALSE(is_stored(hash));
 }
 
 TEST_F(DeployerTest, ADamagedObjectIsNamedUntilItIsPutAgain) {
-  const std::string hash = *deployer_->put_object("a", as_bytes_of("tensor"));
+  const std::string hash = *put_object("a", as_bytes_of("tensor"));
   ASSERT_TRUE(os::write_file(path_of(hash), as_bytes_of("tensos")).ok());
-  const auto bytes = deployer_->get_object("a", hash);
+  const auto bytes = get_object("a", hash);
   ASSERT_FALSE(bytes.ok());
   EXPECT_EQ(bytes.error().code, ErrorCode::kInternal);
   EXPECT_NE(bytes.error().text.find(hash), std::string::npos) << bytes.error().text;
-  ASSERT_TRUE(deployer_->put_object("a", as_bytes_of("tensor")).ok());
-  EXPECT_EQ(as_text(*deployer_->get_object("a", hash)), "tensor");
+  ASSERT_TRUE(put_object("a", as_bytes_of("tensor")).ok());
+  EXPECT_EQ(as_text(*get_object("a", hash)), "tensor");
 }
 
 TEST_F(DeployerTest, WhatIsPutIsNotCollectedBeforeItsRecord) {
   // Each drop collects, while the other is between the bytes and the record of the same object.
   const auto put_and_drop = [&](const std::string& tenant) {
     for (int i = 0; i < 100; ++i) {
-      const auto hash = deployer_->put_object(tenant, as_bytes_of("tensor"));
+      const auto hash = put_object(tenant, as_bytes_of("tensor"));
       ASSERT_TRUE(hash.ok()) << hash.error().text;
-      const auto bytes = deployer_->get_object(tenant, *hash);
+      const auto bytes = get_object(tenant, *hash);
       ASSERT_TRUE(bytes.ok()) << bytes.error().text;
       ASSERT_TRUE(deployer_->drop_object(tenant, *hash).ok());
     }
@@ -134,7 +181,7 @@ TEST_F(DeployerTest, FunctionsAskForNoMoreThanTheOperatorLetsTheirTenant) {
   add_function("one", "1");
   add_function("two", "2");
   const auto set = [&](const char* name, const char* time, const char* units) {
-    return deployer_->set("a", name, {{"quota.time.request", time}, {"quota.units", units}});
+    return set_settings(name, {{"quota.time.request", time}, {"quota.units", units}});
   };
   ASSERT_TRUE(set("one", "0.3", "0.5").ok());
   const auto sum = set("two", "0.3", "0.5");
@@ -159,14 +206,137 @@ TEST_F(DeployerTest, AVersionThatACallHoldsKeepsItsConstants) {
   const std::string idle = add_function("idle", "weights of idle");
   const std::string busy = add_function("busy", "weights of busy");
   DeployedRef call = registry_.current("a", "busy");
-  ASSERT_TRUE(deployer_->remove("a", "idle").ok());
+  ASSERT_TRUE(remove("idle").ok());
   EXPECT_FALSE(is_stored(idle));
-  ASSERT_TRUE(deployer_->remove("a", "busy").ok());
+  ASSERT_TRUE(remove("busy").ok());
   EXPECT_TRUE(is_stored(busy)) << "the call may still have to load it";
-  const std::string other = *deployer_->put_object("a", as_bytes_of("tensor"));
+  const std::string other = *put_object("a", as_bytes_of("tensor"));
   call = nullptr;
   ASSERT_TRUE(deployer_->drop_object("a", other).ok());
   EXPECT_FALSE(is_stored(busy)) << "gone with the next collection";
+}
+
+TEST_F(DeployerTest, ADiskThatBlocksHoldsUpNobodyElse) {
+  std::counting_semaphore<> is_blocked{0}, may_go{0};
+  std::atomic<bool> blocks{false};
+  Config config;
+  config.before_disk = [&] {
+    if (!blocks.exchange(false)) return;
+    is_blocked.release();
+    may_go.acquire();
+  };
+  open(config);
+  add_function("one", "1");
+  auto upload = deployer_->begin_object("a", 6);
+  ASSERT_TRUE(upload.ok());
+  blocks = true;
+  std::promise<Result<Bytes>> written;
+  (*upload)->write(Bytes(6), [&](Result<Bytes> piece) { written.set_value(std::move(piece)); });
+  is_blocked.acquire();
+  // The disk has the bytes of one, and all others go on.
+  EXPECT_TRUE(set_settings("one", {{"priority", "3"}}).ok());
+  EXPECT_TRUE(registry_.find("a", "one", "").ok());
+  EXPECT_TRUE(put_object("b", as_bytes_of("tensor")).ok());
+  EXPECT_TRUE(remove("one").ok());
+  may_go.release();
+  ASSERT_TRUE(written.get_future().get().ok());
+  EXPECT_TRUE(deployer_->put_object("a", *std::move(upload)).ok());
+}
+
+TEST_F(DeployerTest, SettingsAreChangedTogetherOrNotAtAll) {
+  add_function("one", "1");
+  ASSERT_TRUE(set_settings("one", {{"priority", "3"}}).ok());
+  // A disk that fails within: the second record of the history is refused.
+  ASSERT_TRUE(state_->atomically([&]() -> Status { return {}; }).ok());
+  ASSERT_TRUE(state_
+                  ->execute_for_test("CREATE TRIGGER full BEFORE INSERT ON history WHEN NEW.what LIKE 'set quota%' "
+                                     "BEGIN SELECT RAISE(ABORT, 'no space'); END")
+                  .ok());
+  const auto failed = set_settings("one", {{"limits.timeout", "2s"}, {"priority", "7"}, {"quota.units", "0.5"}});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().text.find(folder_), std::string::npos) << failed.error().text;
+  EXPECT_EQ(*state_->settings("a", "one"), (std::map<std::string, std::string>{{"priority", "3"}}));
+  EXPECT_EQ(registry_.current("a", "one")->settings().priority, 3);
+}
+
+TEST_F(DeployerTest, UploadsAndStoredBytesAreBounded) {
+  Config config;
+  config.tenants.resize(2);
+  config.tenants[0].name = "a";
+  config.tenants[0].limits.storage_bytes = 100;
+  config.tenants[1].name = "b";
+  config.storage_bytes = 150;
+  open(config);
+  ASSERT_TRUE(put_object("a", Bytes(60, std::byte{1})).ok());
+  const auto refused = deployer_->begin_object("a", 41);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
+  EXPECT_EQ(refused.error().text,
+            "tenant a: stores or uploads 60B, may have 100B, and this is 41B; remove objects or functions, or raise "
+            "limits.storage");
+  EXPECT_FALSE(deployer_->begin_object("a", UINT64_MAX).ok());
+  {
+    // What is only announced counts, too.
+    const auto announced = deployer_->begin_deploy("a", 40);
+    ASSERT_TRUE(announced.ok());
+    EXPECT_FALSE(deployer_->begin_object("a", 1).ok());
+    EXPECT_TRUE(deployer_->begin_object("b", 50).ok());
+    EXPECT_FALSE(deployer_->begin_object("b", 51).ok()) << "all together";
+  }
+  ASSERT_TRUE(deployer_->drop_object("a", sha256(Bytes(60, std::byte{1}))).ok());
+  EXPECT_TRUE(put_object("a", Bytes(100)).ok()) << "what was dropped, and what was let go of, is room again";
+  std::vector<std::unique_ptr<Upload>> many;
+  for (uint32_t i = 0; i < Storage::kMostUploadsOfTenant; ++i) many.push_back(*deployer_->begin_object("b", 0));
+  EXPECT_FALSE(deployer_->begin_object("b", 0).ok()) << "uploads of nothing are uploads";
+}
+
+TEST_F(DeployerTest, AnObjectThatIsNotSentWholeLeavesNothing) {
+  {
+    auto upload = deployer_->begin_object("a", 6);
+    ASSERT_TRUE(write(**upload, as_bytes_of("ten")).ok());
+    EXPECT_EQ(temporaries(), 1u);
+  }
+  deployer_->stop();  // does what waits
+  EXPECT_EQ(temporaries(), 0u);
+}
+
+TEST_F(DeployerTest, WhatIsNotReadyIsToldAndCanBeReplaced) {
+  const std::string constant = add_function("one", "1");
+  const std::string manifest = sha256("name: one");
+  ASSERT_TRUE(os::write_file(path_of(manifest), as_bytes_of("name: two")).ok());
+  registry_.remove("a", "one");
+  open();
+  ASSERT_TRUE(deployer_->recover().ok());
+  const auto early = registry_.find("a", "one", "");
+  ASSERT_FALSE(early.ok());
+  EXPECT_EQ(early.error().code, ErrorCode::kUnavailable) << "it is stored, and nobody has looked at it yet";
+  ASSERT_EQ(registry_.problems("a").size(), 1u);
+  EXPECT_TRUE(registry_.problems("a")[0].is_starting);
+  deployer_->start();
+  deployer_->wait_recovered();
+  ASSERT_EQ(registry_.problems("a").size(), 1u);
+  EXPECT_FALSE(registry_.problems("a")[0].is_starting);
+  const auto damaged = registry_.find("a", "one", "");
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.error().code, ErrorCode::kInternal);
+  EXPECT_NE(damaged.error().text.find(manifest), std::string::npos) << damaged.error().text;
+  EXPECT_EQ(damaged.error().text.find(folder_), std::string::npos);
+  EXPECT_TRUE(remove("one").ok()) << "it can be removed";
+  EXPECT_TRUE(registry_.problems("a").empty());
+}
+
+TEST_F(DeployerTest, ADeployThatNobodyWaitsForIsCancelled) {
+  // No thread has started: it waits.
+  const auto tar = write_tar({{"function.yaml", bytes_of("name: one")}});
+  auto upload = deployer_->begin_deploy("a", tar->size());
+  ASSERT_TRUE(write(**upload, *tar).ok());
+  std::promise<Result<Deployed>> promise;
+  deployer_->deploy("a", "id-1", "one", *std::move(upload),
+                    [&](Result<Deployed> end) { promise.set_value(std::move(end)); });
+  deployer_->abandon("id-2");
+  deployer_->abandon("id-1");
+  EXPECT_EQ(promise.get_future().get().error().code, ErrorCode::kCancelled);
+  deployer_->abandon("id-1");
 }
 
 }  // namespace

@@ -101,6 +101,10 @@ Result<bool> ExecutorProcess::take_frame() {
     dropped_objects_.erase(it);
     return true;
   }
+  if (auto* flight = std::get_if<ipc::Flight>(&received->frame)) {
+    flight_ = std::move(*flight);
+    return true;
+  }
   auto* loaded = std::get_if<ipc::Loaded>(&received->frame);
   if (!loaded) return invalid("executor: sends a frame that is not its own");
   using Kind = ipc::Loaded::Kind;

@@ -76,6 +76,9 @@ class ExecutorProcess {
   /// The load that the frame taken last answered, if it did and the object is still wanted; once.
   std::optional<LoadEnd> take_load_end() { return std::exchange(load_end_, std::nullopt); }
   /// The object whose memory the frame taken last said to be free, if it did; once.
+  /// Asks which launches of its lanes have not ended; take_flight() has the answer once take_frame() took it.
+  Status ask_flight() { return channel_.send(ipc::AskFlight{}); }
+  std::optional<ipc::Flight> take_flight() { return std::exchange(flight_, std::nullopt); }
   std::optional<uint64_t> take_drop_end() { return std::exchange(drop_end_, std::nullopt); }
   /// One event of a lane, if there is one. Call until none has any.
   Result<std::optional<ipc::LaneEvent>> take_event(uint32_t lane);
@@ -229,6 +232,7 @@ class ExecutorProcess {
   std::vector<int32_t> workers_;
   std::optional<LoadEnd> load_end_;
   std::optional<uint64_t> drop_end_;
+  std::optional<ipc::Flight> flight_;
   std::map<uint64_t, PlanItem> plans_;
   std::list<uint64_t> ages_;  ///< plans, least recently used first
   std::map<uint32_t, SegmentItem> segments_;

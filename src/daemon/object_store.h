@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/result.h"
 #include "os/fd.h"
 
@@ -20,8 +23,9 @@ namespace quern::daemon {
 /// may have it open: State holds the lock.
 class ObjectStore {
  public:
-  /// Makes the folder if need be, and clears away what an interrupted `put` left behind.
-  static Result<ObjectStore> open(const std::string& folder);
+  /// Makes the folder if need be, and clears away what an interrupted `put` left behind. `before_disk`, for tests,
+  /// comes before every access to bytes, and may block.
+  static Result<ObjectStore> open(const std::string& folder, std::function<void()> before_disk = {});
 
   /// The hash. Bytes that are there already are compared, not written again; a damaged object is replaced.
   Result<std::string> put(std::span<const std::byte> bytes);
@@ -40,15 +44,50 @@ class ObjectStore {
   /// Nothing happens if there is none.
   void remove(std::string_view hash);
 
-  /// Removes every object but these; how many it were.
-  size_t collect(const std::set<std::string>& keep);
+  /// Takes the names of all objects but these away, at once. The files that are left of them, for whoever has the time
+  /// to remove them (os::remove_file); what is not removed goes at the next `open`.
+  std::vector<std::string> set_aside(const std::set<std::string>& keep);
 
  private:
-  explicit ObjectStore(std::string folder) : folder_(std::move(folder)) {}
+  friend class ObjectWriter;
+  ObjectStore(std::string folder, std::function<void()> before_disk)
+      : folder_(std::move(folder)), before_disk_(std::move(before_disk)) {}
   std::string path_of(std::string_view hash) const;
   bool holds(const std::string& path, std::span<const std::byte> bytes) const;
+  /// A file that is no object yet, or none any more.
+  std::string new_temporary() const;
+  void wait_for_disk() const {
+    if (before_disk_) before_disk_();
+  }
 
   std::string folder_;
+  std::function<void()> before_disk_;
+};
+
+/// An object on its way in: written to disk as its bytes come, and an object of the store once it is kept. What is not
+/// kept is gone with this. One thread at a time.
+class ObjectWriter {
+ public:
+  explicit ObjectWriter(ObjectStore store) : store_(std::move(store)) {}
+  ~ObjectWriter();
+  ObjectWriter(const ObjectWriter&) = delete;
+
+  Status add(std::span<const std::byte> bytes);
+  /// The hash of all that was added; the same every time, and nothing is added after the first.
+  const std::string& hash();
+  uint64_t size_bytes() const { return size_bytes_; }
+  /// It is in the store, on disk, when this returns. What is there whole already stays; a damaged object is replaced.
+  Status keep();
+
+ private:
+  Status open_file();
+
+  ObjectStore store_;
+  std::string path_;  ///< empty: there is no file yet, or none any more
+  os::Fd file_;
+  Sha256 sum_;
+  std::string hash_;
+  uint64_t size_bytes_ = 0, begun_bytes_ = 0;  ///< all, and what the disk was asked to begin with
 };
 
 }  // namespace quern::daemon

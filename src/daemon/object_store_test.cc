@@ -161,10 +161,52 @@ TEST_F(ObjectStoreTest, CollectKeepsWhatIsNamed) {
   ObjectStore store = open();
   const std::string kept = *store.put(as_bytes_of("kept"));
   const std::string dropped = *store.put(as_bytes_of("dropped"));
-  EXPECT_EQ(store.collect({kept}), 1u);
+  const auto aside = store.set_aside({kept});
+  ASSERT_EQ(aside.size(), 1u);
+  EXPECT_TRUE(os::exists(aside[0])) << "its bytes go when there is time";
   EXPECT_TRUE(store.has(kept));
   EXPECT_FALSE(store.has(dropped));
   EXPECT_TRUE(os::exists(folder_ + "/objects/format"));
+}
+
+TEST_F(ObjectStoreTest, ErrorsDoNotTellWhereThingsAre) {
+  ObjectStore store = open();
+  const std::string hash = *store.put(as_bytes_of("kept"));
+  os::remove_tree(folder_ + "/objects/" + hash.substr(0, 2));
+  ObjectWriter writer(store);
+  ASSERT_TRUE(writer.add(as_bytes_of("kept")).ok());
+  const Status kept = writer.keep();
+  os::remove_tree(folder_);
+  ObjectWriter second(store);
+  const Status added = second.add(as_bytes_of("x"));
+  const Status put = store.put(hash, as_bytes_of("kept"));
+  for (const Status* status : {&kept, &added, &put}) {
+    ASSERT_FALSE(status->ok());
+    EXPECT_EQ(status->error().text.find(folder_), std::string::npos) << status->error().text;
+    EXPECT_NE(status->error().text.find("the server's disk"), std::string::npos) << status->error().text;
+  }
+}
+
+TEST_F(ObjectStoreTest, AWriterKeepsWhatWasAddedOrLeavesNothing) {
+  ObjectStore store = open();
+  std::string hash;
+  {
+    ObjectWriter writer(store), twin(store), dropped(store);
+    for (ObjectWriter* one : {&writer, &twin, &dropped})
+      for (const std::string_view part : {"in ", "two parts"}) ASSERT_TRUE(one->add(as_bytes_of(part)).ok());
+    ASSERT_TRUE(writer.keep().ok());
+    ASSERT_TRUE(writer.keep().ok()) << "again is fine";
+    hash = writer.hash();
+    EXPECT_EQ(hash, sha256("in two parts"));
+    // A damaged one is replaced.
+    ASSERT_TRUE(os::write_file(folder_ + "/objects/" + hash.substr(0, 2) + "/" + hash, as_bytes_of("odd")).ok());
+    ASSERT_TRUE(twin.keep().ok());
+    EXPECT_EQ(as_text(*store.get(hash)), "in two parts");
+    ObjectWriter empty(store);
+    ASSERT_TRUE(empty.keep().ok());
+    EXPECT_EQ(store.get(sha256(""))->size(), 0u);
+  }
+  for (const std::string& name : os::list_folder(folder_ + "/objects")) EXPECT_FALSE(name.ends_with(".tmp")) << name;
 }
 
 }  // namespace

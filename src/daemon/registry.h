@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,27 +53,52 @@ struct DeployedFunction : Function {
 };
 using DeployedRef = std::shared_ptr<const DeployedFunction>;
 
+/// A stored version, ready or not.
+struct VersionSlot {
+  std::string version, created_at;
+  int64_t order = 0;             ///< as DeployedFunction::order
+  int64_t turn = 0;              ///< the highest of a name is current
+  DeployedRef function;          ///< null: it cannot be called, and `problem` says why
+  std::optional<Error> problem;  ///< kUnavailable while it is being made ready
+};
+
 /// What is deployed, by tenant and name. Any thread.
 class Registry {
  public:
   /// Makes it the current version; an earlier one of the same content leaves. Those past kMostVersions leave too, and
   /// are returned.
-  std::vector<DeployedRef> put(DeployedRef function);
-  /// All versions; none if there was none.
+  std::vector<VersionSlot> put(DeployedRef function);
+  /// A version that is stored and not ready, in its turn.
+  void announce(const std::string& tenant, const std::string& name, VersionSlot slot);
+  /// One that was announced is ready; if it is still there.
+  void restore(DeployedRef function);
+  /// One that was announced will not be.
+  void fail(const std::string& tenant, const std::string& name, const std::string& version, Error problem);
+  /// All versions that were ready; none if there was none.
   std::vector<DeployedRef> remove(const std::string& tenant, std::string_view name);
+  /// Null if there is none, or it is not ready.
   DeployedRef current(const std::string& tenant, std::string_view name) const;
-  /// The current one first, then those that were current before it, the latest first.
+  /// All that are stored, the current one first, then those that were current before it, the latest first.
+  std::vector<VersionSlot> slots(const std::string& tenant, std::string_view name) const;
+  /// Those that are ready, in the same order.
   std::vector<DeployedRef> versions(const std::string& tenant, std::string_view name) const;
-  /// kNotFound with "did you mean"; see Daemon::find.
+  /// kNotFound with "did you mean", or the problem of one that is not ready; see Daemon::find.
   Result<DeployedRef> find(const std::string& tenant, std::string_view name, std::string_view version) const;
+  /// The current versions that are ready.
   std::vector<DeployedRef> list(const std::string& tenant) const;
+  /// The current versions that are not.
+  std::vector<FunctionProblem> problems(const std::string& tenant) const;
 
   /// Enough to go back after a bad week; each costs its files on disk and its programs in memory.
   static constexpr size_t kMostVersions = 8;
 
  private:
-  using Names = std::map<std::string, std::vector<DeployedRef>, std::less<>>;
-  os::Guarded<std::map<std::string, Names>> by_tenant_;
+  using Names = std::map<std::string, std::vector<VersionSlot>, std::less<>>;
+  struct Tables {
+    std::map<std::string, Names> by_tenant;
+    int64_t last_turn = 0;
+  };
+  os::Guarded<Tables> tables_;
 };
 
 }  // namespace quern::daemon

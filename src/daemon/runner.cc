@@ -118,8 +118,9 @@ void Runner::serve() {
       feed(sched::Tick{});
     }
     check_greetings(now);
+    const Time flights_due = check_flights(now);
     if (now >= pools_due_ && !stop_at_) fill_pools();
-    Time wake = std::min(next_wake_, stop_at_ ? Time::never() : pools_due_);
+    Time wake = std::min({next_wake_, flights_due, stop_at_ ? Time::never() : pools_due_});
     if (recorder_) {
       if (now >= recorder_->due()) recorder_->write();
       wake = std::min(wake, recorder_->due());
@@ -190,9 +191,9 @@ std::optional<std::pair<Time, Time>> Runner::end_window() const {
 // True if there is something to do.
 bool Runner::spin_until(Time until) {
   const auto is_due = [&] {
-    return mailbox_.maybe_filled() ||
-           std::any_of(active_.begin(), active_.end(),
-                       [&](uint64_t key) { return executors_.at(key).process->has_events(); });
+    return mailbox_.maybe_filled() || std::any_of(active_.begin(), active_.end(), [&](uint64_t key) {
+             return executors_.at(key).process->has_events();
+           });
   };
   // Real-time threads do not give way, so this one is ordinary while it looks.
   if (is_realtime_) os::make_ordinary();

@@ -196,6 +196,8 @@ class Runner {
     std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
     uint32_t trims = 0;           ///< lanes that were told to trim
     bool killed_by_us = false;
+    Time silent_since = {0};                 ///< it was asked then, and has not answered; 0: it answers
+    std::optional<uint64_t> killed_because;  ///< the run whose kernel did not end
     os::WorkerClass worker_class = os::WorkerClass::kNormal;
     bool is_doomed = false;  ///< nothing is sent to it any more; the core hears of it when the process is gone
     std::string domain;      ///< whose runs it had; empty: none yet
@@ -239,6 +241,12 @@ class Runner {
     bool is_ending = false;  ///< what launchers have not told yet is on its way
     std::function<void(Result<Trace>)> done;
   };
+  /// The core asked what is in flight on a device.
+  struct PendingFlight {
+    std::set<uint64_t> asked;  ///< executors that have not answered
+    std::vector<sched::Flight::Launch> launches;
+    Time asked_at, due;
+  };
   struct FunctionName {
     std::string name, tenant, version;
     bool was_called = false, may_have_gaps = false;  ///< since the start; since they were taken
@@ -259,6 +267,7 @@ class Runner {
     std::vector<sched::ObjectNeed> passing;
     std::vector<uint64_t> made;  ///< per one of `leaves`: what it is bound to
     bool pinned = false, pushed = false, stopped = false, profile = false;
+    bool is_started = false;  ///< the core was told that it can launch
     RunReport report;
     std::vector<uint64_t> rounds;
     std::vector<ipc::RunEnded::Kernel> kernels;
@@ -314,6 +323,17 @@ class Runner {
   std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end);
   std::string kernel_at(const Executor& executor, uint64_t run) const;
   void set_spin(uint64_t device);
+
+  // runner_flight.cc: which launches have not ended.
+  void carry_out(const sched::AskFlight& action);
+  void take_flight(uint64_t key);
+  /// The executor answers no more.
+  void leave_flight(uint64_t key);
+  /// What is taken for in flight of executors that did not answer.
+  void add_silent(PendingFlight& pending);
+  void finish_flight(uint64_t device);
+  /// Ends what was asked for and is not answered in time; when to look again.
+  Time check_flights(Time now);
 
   // runner_gates.cc: grants, and what launchers tell.
   ipc::Grant grant_of(const sched::Grant& grant) const;
@@ -423,6 +443,7 @@ class Runner {
   os::Poller poller_;
   sched::Scheduler core_;
   std::map<uint64_t, Executor> executors_;      ///< by our own key
+  std::map<uint64_t, PendingFlight> flights_;   ///< by device
   std::map<uint64_t, uint64_t> executor_keys_;  ///< core's id to key
   std::set<uint64_t> active_;                   ///< executors that may send events
   std::map<uint64_t, LiveRun> runs_;

@@ -221,8 +221,11 @@ void Runner::charge_lost(Executor& executor) {
   double sum = 0;
   for (const uint64_t id : executor.pushed) {
     LiveRun& run = runs_.at(id);
-    const Duration time = (now - run.pushed_at) - run.waits.at_gate(now).gated();
+    const bool is_culprit = executor.killed_because == id;
+    const Duration time = (now - run.pushed_at) - (is_culprit ? Duration{0} : run.waits.at_gate(now).gated());
     if (time.ns <= 0 || !executor.process->running_launch(run.lane, id)) continue;
+    // Where one kernel kept the device, the others waited behind it.
+    if (executor.killed_because && *executor.killed_because != id) continue;
     shares.emplace_back(&run, static_cast<double>(time.ns));
     sum += static_cast<double>(time.ns);
   }

@@ -15,8 +15,7 @@ namespace {
 void tell_rounds(const std::vector<uint64_t>& rounds, LiveCall& call) {
   const auto& reported = call.plan->plan.reported;
   for (size_t i = 0; i < std::min(rounds.size(), reported.size()); ++i) {
-    const std::string& name = call.function->manifest.repeats[reported[i]].name;
-    call.rounds.emplace_back(name.empty() ? "rounds" : "rounds." + name, rounds[i]);
+    call.rounds.emplace_back(rounds_parameter(call.function->manifest.repeats[reported[i]]), rounds[i]);
   }
 }
 
@@ -95,6 +94,7 @@ void Runner::carry_out(const sched::KillExecutor& action) {
                     run.report.kernel, run.function->name);
   }
   executor.killed_by_us = true;
+  if (action.because) executor.killed_because = action.because->value;
   note_end(executor);
   executor.process->kill();
 }
@@ -258,25 +258,21 @@ void Runner::try_push(uint64_t run_id) {
   executor.pushed.push_back(run_id);
   if (const Status pushed = executor.process->push_run(run.lane, command); !pushed.ok())
     return doom(run.executor, pushed.error());
-  const auto same = [&](uint64_t other) { return runs_.at(other).level == runs_.at(run_id).level; };
-  if (std::count_if(executor.pushed.begin(), executor.pushed.end(), same) == 1) mark_started(executor);
+  mark_started(executor);
 }
 
-// At one level the device takes runs in order: one counts as started when all before it have ended, and all it needs is
-// there.
+// Lanes are independent: each can launch what it has as soon as all that this needs is there. Which of them is on the
+// device is asked when it matters (runner_flight.cc).
 void Runner::mark_started(Executor& executor) {
-  std::vector<uint64_t> first;
-  for (const uint64_t run : executor.pushed) {
-    const LiveRun& live = runs_.at(run);
-    if (std::any_of(first.begin(), first.end(), [&](uint64_t other) { return runs_.at(other).level == live.level; }))
-      continue;
-    first.push_back(run);
+  const std::deque<uint64_t> pushed = executor.pushed;
+  for (const uint64_t id : pushed) {
+    const auto it = runs_.find(id);
+    if (it == runs_.end() || it->second.is_started) continue;
+    LiveRun& run = it->second;
+    if (executor.process->is_loading(run.function->objects) || executor.process->is_loading(run.passing)) continue;
+    run.is_started = true;
+    feed(sched::Started{{id}});
   }
-  std::erase_if(first, [&](uint64_t id) {
-    const LiveRun& run = runs_.at(id);
-    return executor.process->is_loading(run.function->objects) || executor.process->is_loading(run.passing);
-  });
-  for (const uint64_t run : first) feed(sched::Started{{run}});
 }
 
 // The run is forgotten once the core has heard of its end and what it asked for was done: its answer needs the report.
@@ -351,6 +347,8 @@ void Runner::carry_out(const sched::Answer& action) {
     for (const sched::ObjectNeed& need : call->function->objects)
       if (const auto failed = load_errors_.find(need.object.value); failed != load_errors_.end())
         report.load_error = failed->second;
+  if (action.end == sched::End::kQuarantined)
+    call->times.quarantine = {core_.kills_in_a_row({call->function->id}), os::now() + action.retry_after};
   if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);
   call->retry_after = action.retry_after;
   call->times.answered = os::now();

@@ -122,6 +122,8 @@ void Runner::look_at(uint64_t which) {
         if (!executors_.contains(key)) return;
         tell_load_end(it->second);
         if (!executors_.contains(key)) return;
+        take_flight(key);
+        if (!executors_.contains(key)) return;
         if (const auto dropped = it->second.process->take_drop_end(); dropped && it->second.id)
           feed(sched::Unloaded{*it->second.id, {*dropped}});
         if (!executors_.contains(key)) return;
@@ -239,6 +241,7 @@ void Runner::doom(uint64_t key, const Error& why) {
     os::log_warning("executor {}: {}; it is ended", executor.process->pid(), why.text);
   note_end(executor);
   executor.process->kill();
+  leave_flight(key);
 }
 
 void Runner::lose(uint64_t key) {
@@ -253,6 +256,7 @@ void Runner::lose(uint64_t key) {
       if (run == runs_.end() || run->second.executor != key || run->second.lane != lane || !run->second.pushed) break;
       ended(key, lane, *end);
     }
+  leave_flight(key);
   Executor& executor = executors_.at(key);
   charge_lost(executor);
   const ExecutorEnd end = executor.process->end();

@@ -23,11 +23,14 @@ class Database {
   /// Statements without parameters and rows, separated by ';'.
   Status execute(const std::string& sql);
 
-  /// All of `work` or nothing of it.
+  /// All of `work` or nothing of it. Within another it is a part of that one.
   template <class F>
   Status atomically(F&& work) {
+    if (is_within_) return work();
     QUERN_TRY(execute("BEGIN IMMEDIATE"));
+    is_within_ = true;
     Status done = work();
+    is_within_ = false;
     if (done.ok()) done = execute("COMMIT");
     // The first problem is the one to tell; a failed COMMIT may have rolled back already.
     if (!done.ok()) (void)execute("ROLLBACK").ok();
@@ -43,6 +46,7 @@ class Database {
 
   std::string path_;
   std::unique_ptr<sqlite3, Close> handle_;
+  bool is_within_ = false;  ///< `atomically`
 };
 
 /// One statement; its parameters are bound in order, then `next` gives its rows. The first mistake, in whatever call,

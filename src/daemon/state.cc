@@ -76,6 +76,24 @@ constexpr const char* kFromOne = R"(
   DROP TABLE functions;
 )";
 
+// An empty database calls every object garbage. Where objects are there, it is the database that was lost.
+Status refuse_lost(const std::string& folder, std::string_view what) {
+  for (const std::string& shelf : os::list_folder(folder + "/objects"))
+    if (!os::list_folder(folder + "/objects/" + shelf).empty())
+      return unavailable(
+          fmt::format("state folder {}: its database state.db {}, and objects of functions are there; "
+                      "restore state.db from a backup, or move the folder 'objects' away to begin anew "
+                      "('quern doctor' tells more). Nothing was changed",
+                      os::absolute(folder), what));
+  return {};
+}
+
+Status check_whole(const std::string& folder) {
+  const std::optional<uint64_t> size = os::file_size(folder + "/state.db");
+  if (size.value_or(0) > 0) return {};
+  return refuse_lost(folder, size ? "is empty" : "is missing");
+}
+
 Status prepare_schema(Database& database, const std::string& folder) {
   int64_t schema = 0;
   {
@@ -84,6 +102,7 @@ Status prepare_schema(Database& database, const std::string& folder) {
     schema = version.number(0);
   }
   if (schema == kSchema) return {};
+  if (schema == 0) QUERN_TRY(refuse_lost(folder, "has no tables"));
   if (schema > kSchema || schema < 0)
     return unsupported(
         fmt::format("state folder {}: was written by another Quern (schema {}, this one knows {}); "
@@ -123,18 +142,24 @@ constexpr const char* kOfFunctions[] = {"function_kernels", "function_gaps"};
 
 }  // namespace
 
-Result<std::unique_ptr<State>> State::open(const std::string& folder) {
+Result<std::unique_ptr<State>> State::open(const std::string& folder, std::function<void()> before_disk) {
   QUERN_TRY(os::make_folders(folder, 0700));
   auto lock = os::lock_file(folder + "/lock");
   if (!lock.ok() && lock.error().code == ErrorCode::kConflict)
     return conflict(fmt::format("state folder {}: is in use by another server; stop that one, or name another folder",
                                 os::absolute(folder)));
   if (!lock.ok()) return std::move(lock).error();
-  QUERN_TRY(auto objects, ObjectStore::open(folder + "/objects"));
+  QUERN_TRY(os::make_private(folder));
+  QUERN_TRY(check_whole(folder));
+  QUERN_TRY(auto objects, ObjectStore::open(folder + "/objects", std::move(before_disk)));
+  // Made before SQLite does: what SQLite puts beside it has the same mode.
+  if (!os::exists(folder + "/state.db")) QUERN_TRY(os::write_file(folder + "/state.db", {}));
+  QUERN_TRY(os::make_private(folder + "/state.db"));
   QUERN_TRY(auto database, Database::open(folder + "/state.db"));
   QUERN_TRY(prepare_schema(database, os::absolute(folder)));
   std::unique_ptr<State> state(new State(std::move(lock).value(), std::move(objects), std::move(database)));
-  QUERN_TRY(state->collect());
+  QUERN_TRY(const auto aside, state->collect());
+  for (const std::string& path : aside) os::remove_file(path);
   return state;
 }
 
@@ -262,7 +287,7 @@ Result<std::vector<FunctionRecord>> State::functions() {
   std::vector<FunctionRecord> functions;
   std::map<std::tuple<std::string, std::string, std::string>, size_t> index;
   Statement rows(database_,
-                 "SELECT tenant, name, version, created_at, rowid FROM versions ORDER BY tenant, name, turn");
+                 "SELECT tenant, name, version, created_at, rowid, turn FROM versions ORDER BY tenant, name, turn");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
     if (!more) break;
@@ -273,7 +298,8 @@ Result<std::vector<FunctionRecord>> State::functions() {
                          .files = {},
                          .created_at = rows.text(3),
                          .order = rows.number(4),
-                         .constants = {}});
+                         .constants = {},
+                         .turn = rows.number(5)});
   }
   const auto owner = [&](const Statement& row) -> FunctionRecord* {
     const auto found = index.find({row.text(0), row.text(1), row.text(2)});
@@ -532,7 +558,17 @@ Result<std::optional<TenantObject>> State::tenant_object(std::string_view tenant
   return std::optional<TenantObject>({row.text(0), row.text(1), static_cast<uint64_t>(row.number(2)), row.text(3)});
 }
 
-Result<size_t> State::collect(const std::set<std::string>& also) {
+Result<State::Stored> State::stored(std::string_view tenant) {
+  Statement bytes(database_,
+                  "SELECT SUM(bytes) FROM (SELECT object, bytes FROM version_constants WHERE tenant = ?1 "
+                  "UNION SELECT object, bytes FROM tenant_objects WHERE tenant = ?1)");
+  QUERN_TRY(bytes.bind(tenant).next());
+  Statement count(database_, "SELECT COUNT(*) FROM tenant_objects WHERE tenant = ?");
+  QUERN_TRY(count.bind(tenant).next());
+  return Stored{static_cast<uint64_t>(bytes.number(0)), static_cast<uint64_t>(count.number(0))};
+}
+
+Result<std::vector<std::string>> State::collect(const std::set<std::string>& also) {
   QUERN_TRY(database_.execute(fmt::format(
       "DELETE FROM binaries WHERE age NOT IN (SELECT age FROM binaries ORDER BY age DESC LIMIT {})", kMostBinaries)));
   std::set<std::string> keep = also;
@@ -544,7 +580,7 @@ Result<size_t> State::collect(const std::set<std::string>& also) {
     if (!more) break;
     keep.insert(rows.text(0));
   }
-  return objects_.collect(keep);
+  return objects_.set_aside(keep);
 }
 
 }  // namespace quern::daemon

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,6 +34,7 @@ struct FunctionRecord {
   std::string created_at;                           ///< wall time, for people
   int64_t order = 0;                                ///< of deploys; the state gives it
   std::map<std::string, ConstantRecord> constants;  ///< by buffer; files that only constants name are not in `files`
+  int64_t turn = 0;                                 ///< the highest of its name is current; the state gives it
   bool operator==(const FunctionRecord& other) const {
     return tenant == other.tenant && name == other.name && version == other.version && files == other.files &&
            created_at == other.created_at && constants == other.constants;
@@ -66,11 +68,21 @@ struct TenantObject {
 /// A change is on disk when its call returns, and there whole or not at all if the daemon dies within it. Objects come
 /// first, then the record that names them; what an interruption leaves without a record goes at the next `open`.
 ///
-/// From one thread at a time (the strand or the deploy thread); `objects()` from any.
+/// From one thread at a time (StateThread has it); `objects()` from any.
 class State {
  public:
   /// kConflict if another process has the folder; kUnsupported if a newer Quern wrote it.
-  static Result<std::unique_ptr<State>> open(const std::string& folder);
+  /// `before_disk`: see ObjectStore.
+  static Result<std::unique_ptr<State>> open(const std::string& folder, std::function<void()> before_disk = {});
+
+  /// All of `work` or nothing of it, also if the daemon dies within it.
+  template <class F>
+  Status atomically(F&& work) {
+    return database_.atomically(std::forward<F>(work));
+  }
+
+  /// For tests that let the database fail.
+  Status execute_for_test(const std::string& sql) { return database_.execute(sql); }
 
   /// Adds a version and makes it the current one, in place of its like if there is one. kNotFound if one of its objects
   /// is not stored. Its place in the order of deploys.
@@ -119,9 +131,16 @@ class State {
   Result<std::vector<TenantObject>> tenant_objects(std::string_view tenant);
   Result<std::optional<TenantObject>> tenant_object(std::string_view tenant, std::string_view hash);
 
-  /// Removes objects that no record names and that are not in `also`, and the oldest binaries past kMostBinaries;
-  /// `open` does it. How many objects it were. What was put and has no record yet belongs into `also`.
-  Result<size_t> collect(const std::set<std::string>& also = {});
+  /// Takes away objects that no record names and that are not in `also`, and the oldest binaries past kMostBinaries;
+  /// `open` does it. The files that are left of them: ObjectStore::set_aside. What was put and has no record yet
+  /// belongs into `also`.
+  Result<std::vector<std::string>> collect(const std::set<std::string>& also = {});
+
+  /// What a tenant has on disk: objects that it put, and constants of its functions; each once.
+  struct Stored {
+    uint64_t bytes = 0, objects = 0;  ///< of all; and how many it put
+  };
+  Result<Stored> stored(std::string_view tenant);
 
   ObjectStore& objects() { return objects_; }
 

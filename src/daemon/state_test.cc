@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,35 @@ class StateTest : public testing::Test {
 
   std::string folder_;
 };
+
+TEST_F(StateTest, ALostDatabaseDeletesNothing) {
+  {
+    auto state = open();
+    ASSERT_TRUE(state->objects().put(as_bytes_of("weights")).ok());
+  }
+  const auto before = os::list_files(folder_ + "/objects", 10);
+  const std::string path = folder_ + "/state.db";
+  for (const std::string what : {"is missing", "is empty", "has no tables"}) {
+    os::remove_file(path);
+    if (what == "is empty") (void)os::write_file(path, {});
+    if (what == "has no tables") (void)Database::open(path)->execute("CREATE TABLE a (b); DROP TABLE a");
+    const auto refused = State::open(folder_);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().text.find(what), std::string::npos) << refused.error().text;
+    EXPECT_NE(refused.error().text.find("backup"), std::string::npos);
+    EXPECT_EQ(*os::list_files(folder_ + "/objects", 10), *before) << "nothing may be collected";
+  }
+}
+
+TEST_F(StateTest, NobodyElseReadsIt) {
+  ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  (void)open();
+  struct stat found;
+  ASSERT_EQ(stat(folder_.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0700U);
+  ASSERT_EQ(stat((folder_ + "/state.db").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600U);
+}
 
 TEST_F(StateTest, FunctionsComeBack) {
   FunctionRecord one, two;

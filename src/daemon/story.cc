@@ -66,6 +66,24 @@ void tell_gate(const Story& story, Duration life, Lines& lines) {
                                 whole->entry, show(whole->held), whole->why));
 }
 
+// What shut the function out, until when, and what helps.
+void tell_quarantine(const Story& story, Time now, Lines& lines) {
+  const std::optional<Quarantine>& quarantine = story.times.quarantine;
+  if (!quarantine) return;
+  lines.push_back(
+      fmt::format("Its function was quarantined: its kernels crashed or hung {} times in a row, with no good run "
+                  "between, and each time an executor process was lost.",
+                  quarantine->kills));
+  lines.push_back(quarantine->until > now
+                      ? fmt::format("Until the quarantine ends, in {}, every call of this version is refused.",
+                                    since(now, quarantine->until))
+                      : fmt::format("The quarantine ended {} ago, unless the function crashed or hung again since.",
+                                    since(quarantine->until, now)));
+  lines.push_back(
+      "Deploy a mended version, which is let in at once, or call again after that time; one further crash or hang "
+      "then begins another quarantine. 'quern requests' lists the calls that failed before.");
+}
+
 std::string count(uint64_t number, std::string_view thing) {
   return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
 }
@@ -97,10 +115,12 @@ std::vector<std::string> tell(const Story& story, Time now) {
   lines.push_back(fmt::format(
       "{} of {} {} {}.", request.id, request.function,
       has_ended ? fmt::format("ended ({}) after", request.end) : fmt::format("is {}, for", request.state), show(life)));
+  tell_quarantine(story, now, lines);
   const Time placed = times.placed.ns != 0 ? times.placed : times.pushed;
   if (placed.ns == 0) {
-    lines.push_back(has_ended ? "It never got a place on a device: it waited for its turn all the time."
-                              : "It waits for its turn: the devices are busy with others, or it is not the next.");
+    if (!times.quarantine)
+      lines.push_back(has_ended ? "It never got a place on a device: it waited for its turn all the time."
+                                : "It waits for its turn: the devices are busy with others, or it is not the next.");
     tell_turn(story, life, lines);
     tell_account(story.account, lines);
     return lines;

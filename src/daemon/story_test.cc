@@ -57,6 +57,27 @@ TEST(Story, OfAColdOneTellsThePartsTheirSumAndTheLongest) {
       "Its account: 10.0ms of device time in 1 run, 512B in, 256B out.");
 }
 
+TEST(Story, OfAQuarantinedOneSaysWhatHappenedUntilWhenAndWhatToDo) {
+  Story story = ended();
+  story.status.end = "quarantined";
+  story.times = {};
+  story.times.submitted = ms(0);
+  story.times.answered = ms(1);
+  story.times.quarantine = {20, ms(1) + Duration::seconds(60)};
+  story.account = {};
+  EXPECT_EQ(
+      text(story),
+      "r1 of mill ended (quarantined) after 1.00ms.\n"
+      "Its function was quarantined: its kernels crashed or hung 20 times in a row, with no good run between, and "
+      "each time an executor process was lost.\n"
+      "Until the quarantine ends, in 59.9s, every call of this version is refused.\n"
+      "Deploy a mended version, which is let in at once, or call again after that time; one further crash or hang "
+      "then begins another quarantine. 'quern requests' lists the calls that failed before.\n"
+      "Its account: 0B in, 0B out.");
+  story.times.quarantine->until = ms(40);
+  EXPECT_TRUE(has(story, "The quarantine ended 60.0ms ago, unless the function crashed or hung again since."));
+}
+
 TEST(Story, TellsWhatItUsedInAllItsRuns) {
   Story story = ended();
   story.account = {.bytes_in = 1 << 20,

@@ -10,6 +10,7 @@
 #include "daemon/deployer.h"
 #include "os/clock.h"
 #include "os/log.h"
+#include "os/shared_memory.h"
 
 namespace quern::daemon {
 namespace {
@@ -33,16 +34,6 @@ Error no_tenant_object(std::string_view id) {
 }
 
 }  // namespace
-
-Result<Upload> Upload::create(uint64_t size_bytes) {
-  Upload upload;
-  upload.size_bytes = size_bytes;
-  // Executors map no memory of 0 bytes.
-  const uint64_t size = std::max<uint64_t>(size_bytes, 1);
-  QUERN_TRY(upload.fd, os::create_shared_memory("quern-object", size));
-  QUERN_TRY(upload.memory, os::map(upload.fd, size, true));
-  return upload;
-}
 
 ipc::Block block_of(std::shared_ptr<const MappedObject> object) {
   const MappedObject& one = *object;
@@ -85,25 +76,26 @@ void TenantObjects::hand_over(Done done, Work work) {
   if (!jobs_.push(std::move(job))) done(exhausted("too many objects are being stored or read; retry later"));
 }
 
-void TenantObjects::put(const std::string& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done) {
+void TenantObjects::put(const std::string& tenant, std::unique_ptr<Upload> upload,
+                        std::function<void(Result<ObjectStatus>)> done) {
   // Shared, for a job can be copied and an upload cannot.
-  const auto shared = std::make_shared<Upload>(std::move(upload));
+  const auto shared = std::make_shared<std::unique_ptr<Upload>>(std::move(upload));
   hand_over(std::move(done), [this, tenant, shared]() -> Result<ObjectStatus> {
     const uint64_t removals_before = removals();
-    QUERN_TRY(std::string hash, deployer_.put_object(tenant, shared->bytes()));
+    QUERN_TRY(const ConstantRecord stored, deployer_.put_object(tenant, std::move(*shared)));
     ObjectStatus status;
-    status.id = hash;
-    status.bytes = shared->size_bytes;
-    shared->memory = {};  // who may write is gone before it is sealed
-    auto sealed = os::seal(shared->fd, os::Sealed::kNobodyWrites);
-    auto object = sealed.ok() ? adopt(tenant, hash, std::move(shared->fd), status.bytes)
-                              : Result<StoredRef>(std::move(sealed).error());
-    // It is stored: that it is not in memory as well costs the first call that names it some time.
-    if (object.ok())
-      remember(*std::move(object), removals_before);
-    else if (object.error().code != ErrorCode::kExhausted)
-      os::log_warning("object {}: is not kept in memory: {}", hash, object.error().text);
-    trim();
+    status.id = stored.object;
+    status.bytes = stored.bytes;
+    // It is stored, and most likely still in the memory of the system: that it is not in ours as well costs the first
+    // call that names it some time.
+    if (!find_stored(tenant, status.id)) {
+      auto object = bring(tenant, status.id);
+      if (object.ok())
+        remember(*std::move(object), removals_before);
+      else if (object.error().code != ErrorCode::kExhausted)
+        os::log_warning("object {}: is not kept in memory: {}", status.id, object.error().text);
+      trim();
+    }
     return status;
   });
 }
@@ -274,23 +266,25 @@ Result<ObjectRef> TenantObjects::load(const std::string& tenant, const std::stri
   // Others may have asked for it just before.
   if (const StoredRef here = find_stored(tenant, hash)) return ObjectRef(here);
   const uint64_t removals_before = removals();
-  QUERN_TRY(Bytes bytes, deployer_.get_object(tenant, hash));
-  const uint64_t size = bytes.size();
-  if (bytes.empty()) bytes.resize(1);
-  QUERN_TRY(os::Fd fd, os::immutable_copy("quern-object", bytes));
-  copied_bytes_ += size;
-  QUERN_TRY(StoredRef object, adopt(tenant, hash, std::move(fd), size));
+  QUERN_TRY(StoredRef object, bring(tenant, hash));
+  copied_bytes_ += object->bytes.size();
   return ObjectRef(remember(std::move(object), removals_before));
 }
 
-Result<TenantObjects::StoredRef> TenantObjects::adopt(const std::string& tenant, const std::string& hash, os::Fd fd,
-                                                      uint64_t size_bytes) {
+// Room comes first: what there is none for is not read.
+Result<TenantObjects::StoredRef> TenantObjects::bring(const std::string& tenant, const std::string& hash) {
+  QUERN_TRY(const uint64_t size_bytes, deployer_.object_bytes(tenant, hash));
   auto object = std::make_shared<MappedObject>();
   object->id = hash;
   object->tenant = tenant;
   QUERN_TRY(object->room, take_room(size_bytes));
   if (new_passing_) object->number = new_passing_();
-  QUERN_TRY(object->segment, ipc::adopt_segment(std::move(fd), std::max<uint64_t>(size_bytes, 1)));
+  // Executors map no memory of 0 bytes.
+  const uint64_t mapped_bytes = std::max<uint64_t>(size_bytes, 1);
+  QUERN_TRY(os::Fd fd, os::create_shared_memory("quern-object", mapped_bytes));
+  QUERN_TRY(deployer_.copy_object(hash, size_bytes, fd));
+  QUERN_TRY(os::seal(fd, os::Sealed::kNobodyWrites));
+  QUERN_TRY(object->segment, ipc::adopt_segment(std::move(fd), mapped_bytes));
   object->bytes = object->segment->mapping.bytes().first(size_bytes);
   return StoredRef(std::move(object));
 }

@@ -73,7 +73,7 @@ class TenantObjects {
   void stop();
 
   // See Daemon. `now` decides which leases are over.
-  void put(const std::string& tenant, Upload upload, std::function<void(Result<ObjectStatus>)> done);
+  void put(const std::string& tenant, std::unique_ptr<Upload> upload, std::function<void(Result<ObjectStatus>)> done);
   void open(const std::string& tenant, std::vector<std::string> ids, Time now,
             std::function<void(Result<std::vector<ObjectRef>>)> done);
   void read(const std::string& tenant, std::string id, bool keep, Time now,
@@ -92,7 +92,7 @@ class TenantObjects {
   /// What the tenant has in memory, beside what the core knows of.
   void show(const std::string& tenant, Time now, MemoryPlace& host);
 
-  /// Of objects that came from the disk: on their way into memory that executors can map.
+  /// Of objects that calls had to have brought from the disk, into memory that executors can map.
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -120,7 +120,8 @@ class TenantObjects {
   StoredRef find_stored(const std::string& tenant, const std::string& hash);
   void erase_lease(Tables& tables, std::map<std::string, LeaseRef>::iterator lease);
   Result<ObjectRef> load(const std::string& tenant, const std::string& hash);
-  Result<StoredRef> adopt(const std::string& tenant, const std::string& hash, os::Fd fd, uint64_t size_bytes);
+  /// From the disk into memory that executors can map.
+  Result<StoredRef> bring(const std::string& tenant, const std::string& hash);
   /// The one that is in memory from now on. `removals_before`: it was read or stored.
   StoredRef remember(StoredRef object, uint64_t removals_before);
   void trim() { trim(limits_.idle_bytes, limits_.idle); }

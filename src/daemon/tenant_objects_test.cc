@@ -51,15 +51,16 @@ class TenantObjectsTest : public testing::Test {
     return promise->get_future().get();
   }
 
-  static Upload upload(std::string_view text) {
-    auto made = Upload::create(text.size());
+  std::unique_ptr<Upload> upload(const std::string& tenant, std::string_view text) {
+    auto made = deployer_->begin_object(tenant, text.size());
     EXPECT_TRUE(made.ok());
-    if (!text.empty()) std::memcpy(made->bytes().data(), text.data(), text.size());
+    const auto written = wait_for<Result<Bytes>>([&](auto done) { (*made)->write(bytes_of(text), std::move(done)); });
+    EXPECT_TRUE(written.ok());
     return *std::move(made);
   }
   std::string put(const std::string& tenant, std::string_view text) {
-    const auto stored =
-        wait_for<Result<ObjectStatus>>([&](auto done) { objects_->put(tenant, upload(text), std::move(done)); });
+    const auto stored = wait_for<Result<ObjectStatus>>(
+        [&](auto done) { objects_->put(tenant, upload(tenant, text), std::move(done)); });
     EXPECT_TRUE(stored.ok()) << stored.error().text;
     EXPECT_EQ(stored->bytes, text.size());
     return stored->id;
@@ -310,11 +311,11 @@ TEST_F(TenantObjectsTest, ARestartForgetsLeasesAndKeepsWhatIsStored) {
 TEST_F(TenantObjectsTest, WhatWaitsIsAnsweredWhenItStops) {
   objects_ = std::make_unique<TenantObjects>(*deployer_, std::vector<int>{});  // no thread takes it
   std::promise<Result<ObjectStatus>> promise;
-  objects_->put("a", upload("hello"), [&](Result<ObjectStatus> stored) { promise.set_value(std::move(stored)); });
+  objects_->put("a", upload("a", "hello"), [&](Result<ObjectStatus> stored) { promise.set_value(std::move(stored)); });
   objects_->stop();
   EXPECT_EQ(promise.get_future().get().error().code, ErrorCode::kUnavailable);
   EXPECT_FALSE(
-      wait_for<Result<ObjectStatus>>([&](auto done) { objects_->put("a", upload("x"), std::move(done)); }).ok());
+      wait_for<Result<ObjectStatus>>([&](auto done) { objects_->put("a", upload("a", "x"), std::move(done)); }).ok());
 }
 
 }  // namespace

@@ -132,7 +132,16 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
   return process.channel.send(hello);
 }
 
-Status serve(Holdings& holdings, ipc::Channel& channel) {
+ipc::Flight flight_of(const std::vector<std::unique_ptr<Lane>>& lanes) {
+  ipc::Flight flight;
+  for (const auto& lane : lanes)
+    if (const auto launch = lane->flight()) flight.launches.push_back(*launch);
+  return flight;
+}
+
+Status serve(Process& process) {
+  Holdings& holdings = *process.holdings;
+  ipc::Channel& channel = process.channel;
   using LoadedKind = ipc::Loaded::Kind;
   for (;;) {
     QUERN_TRY(ipc::Received received, wait_for_frame(channel));
@@ -147,6 +156,8 @@ Status serve(Holdings& holdings, ipc::Channel& channel) {
           channel.send(loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
     } else if (auto* frame = std::get_if<ipc::PreparePlan>(&received.frame)) {
       QUERN_TRY(channel.send(loaded(LoadedKind::kPlan, frame->plan, holdings.prepare_plan(*frame, std::move(fd)))));
+    } else if (std::holds_alternative<ipc::AskFlight>(received.frame)) {
+      QUERN_TRY(channel.send(flight_of(process.lanes)));
     } else if (auto* frame = std::get_if<ipc::UnmapSegment>(&received.frame)) {
       holdings.drop_segment(frame->segment);
     } else if (auto* frame = std::get_if<ipc::DropObject>(&received.frame)) {
@@ -174,7 +185,7 @@ int run(os::Fd socket, const CreateDriver& create_driver) {
     return told.ok() ? 0 : 1;
   }
   Status status = start(process, *std::move(first), create_driver);
-  if (status.ok()) status = serve(*process.holdings, process.channel);
+  if (status.ok()) status = serve(process);
   if (status.error().code == ErrorCode::kUnavailable && process.holdings) return 0;  // the daemon is gone
   os::log_error("executor: {}", status.error().text);
   return 1;

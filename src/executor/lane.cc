@@ -131,6 +131,9 @@ void Lane::report(const Event& event) {
 
 void Lane::run(const ipc::RunCommand& command, Time taken) {
   links_.busy_lanes.fetch_add(1, std::memory_order_relaxed);
+  shown_.first.store(0, std::memory_order_relaxed);
+  shown_.last.store(0, std::memory_order_relaxed);
+  shown_.used_ns.store(0, std::memory_order_relaxed);
   links_.own.running_launch.store(0, std::memory_order_relaxed);
   links_.own.running_run.store(command.run, std::memory_order_release);
   ipc::RunEnded ended;

@@ -42,6 +42,9 @@ class Lane {
   /// The thread's work: ends only when a ring makes no sense any more, with that error.
   Status serve();
 
+  /// The first launch of its run that has not ended; nothing if all have. Any thread, also while the lane waits for it.
+  std::optional<ipc::Flight::Launch> flight() const;
+
  private:
   using ViewKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< buffer, offset, size
   /// How a launch can be divided, and how long it takes.
@@ -154,6 +157,8 @@ class Lane {
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
   void forget_segment(uint32_t segment);
+  /// Something was submitted, and is in flight from now on.
+  void submitted(const InFlight& what);
 
   // lane_ahead.cc: what comes next, for who chooses among those that wait.
   static Level round_of(const ipc::PlanFrame& plan, const ipc::PlanFrame::Step& repeat, uint64_t round, bool is_check);
@@ -173,6 +178,14 @@ class Lane {
   // Constant after construction.
   Holdings& holdings_;
   Links links_;
+  // Written by the lane's thread, read by any: see flight().
+  static constexpr size_t kMostTimes = 512;  ///< more than a grant lets be in flight
+  struct {
+    std::atomic<hal::Queue*> queue{nullptr};
+    std::atomic<uint64_t> first{0}, last{0};                 ///< points of the run in that queue; 0: none yet
+    std::atomic<int64_t> used_ns{0};                         ///< START to END, of launches that were seen to end
+    std::array<std::atomic<int64_t>, kMostTimes> made_ns{};  ///< by point
+  } shown_;
   // The lane's thread only.
   bool stands_back_ = false;
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<hal::Queue>>

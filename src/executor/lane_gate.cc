@@ -193,6 +193,37 @@ Status Lane::retire(Ready& ready, size_t keep) {
   return {};
 }
 
+void Lane::submitted(const InFlight& what) {
+  in_flight_.push_back(what);
+  in_flight_ns_ += what.expected_ns;
+  shown_.made_ns[what.point % kMostTimes].store(os::now().ns, std::memory_order_relaxed);
+  if (shown_.first.load(std::memory_order_relaxed) == 0) {
+    shown_.queue.store(queue_, std::memory_order_relaxed);
+    shown_.first.store(what.point, std::memory_order_relaxed);
+  }
+  shown_.last.store(what.point, std::memory_order_release);
+}
+
+std::optional<ipc::Flight::Launch> Lane::flight() const {
+  const uint64_t run = links_.own.running_run.load(std::memory_order_acquire);
+  const uint64_t last = shown_.last.load(std::memory_order_acquire);
+  hal::Queue* queue = shown_.queue.load(std::memory_order_relaxed);
+  if (run == 0 || last == 0 || !queue) return std::nullopt;
+  const auto reached = queue->timeline().reached();
+  if (!reached.ok() || *reached >= last) return std::nullopt;
+  ipc::Flight::Launch launch;
+  launch.run = run;
+  launch.number = std::max(*reached + 1, shown_.first.load(std::memory_order_relaxed));
+  launch.since_ns = shown_.made_ns[launch.number % kMostTimes].load(std::memory_order_relaxed);
+  if (launch.number > shown_.first.load(std::memory_order_relaxed))
+    if (const auto before = queue->timing(launch.number - 1))
+      launch.since_ns = std::max(launch.since_ns, before->end_ns);
+  launch.used_ns = shown_.used_ns.load(std::memory_order_relaxed);
+  // Another run may have come to the lane meanwhile: then these numbers are of both.
+  if (links_.own.running_run.load(std::memory_order_acquire) != run) return std::nullopt;
+  return launch;
+}
+
 // What ended while the lane slept is not in flight any more.
 Status Lane::retire_ended(Ready& ready) {
   const auto reached = queue_->timeline().reached();
@@ -217,6 +248,8 @@ void Lane::learn(Ready& ready, const InFlight& done, const hal::Interval& time, 
   const auto took_ns = static_cast<uint64_t>(std::max<int64_t>(1, time.end_ns - time.start_ns));
   if (first_start_ns_ == 0) first_start_ns_ = time.start_ns;
   last_end_ns_ = time.end_ns;
+  shown_.used_ns.store(shown_.used_ns.load(std::memory_order_relaxed) + static_cast<int64_t>(took_ns),
+                       std::memory_order_relaxed);
   Cut& cut = ready.cuts[done.launch];
   if (!profile_.empty()) {
     const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;

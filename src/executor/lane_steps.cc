@@ -128,9 +128,7 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
     if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
     if (kernels_in_flight_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
     const uint64_t expected = expected_ns(cut, parts);
-    in_flight_.push_back(
-        {*point, expected, index, done, parts, links_.daemon.gate.word.load(std::memory_order_relaxed)});
-    in_flight_ns_ += expected;
+    submitted({*point, expected, index, done, parts, links_.daemon.gate.word.load(std::memory_order_relaxed)});
     ++kernels_in_flight_;
     done += parts;
   }
@@ -152,8 +150,7 @@ Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc:
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
                                                std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
   const auto expected = static_cast<uint64_t>(cut.part_ns);
-  in_flight_.push_back({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch});
-  in_flight_ns_ += expected;
+  submitted({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch});
   return true;
 }
 
@@ -192,7 +189,7 @@ Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ip
   element_ = {};
   QUERN_TRY(const uint64_t point,
             queue_->read(*bound_[names_[until.buffer]], until.offset, std::span(element_).first(size_of(until.dtype))));
-  in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
+  submitted({.point = point, .launch = ipc::kNoLaunch});
   QUERN_TRY(queue_->flush());
   QUERN_TRY(retire(ready, 0));
   begin_pause();

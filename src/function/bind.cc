@@ -86,14 +86,22 @@ class Binder {
         return problem("param '{}' is {}; send true or false", param.name, show(value));
     } else if (const int64_t* whole = std::get_if<int64_t>(&value)) {
       scalar = scalar_of(param.dtype, *whole);
+    } else if (const uint64_t* large = std::get_if<uint64_t>(&value)) {
+      scalar = scalar_of(param.dtype, *large);
     } else if (const double* real = std::get_if<double>(&value)) {
-      scalar = scalar_of(param.dtype, *real);
+      // 1.0 and 1e3 are whole; from 2^53 on a double no longer says which whole number was meant.
+      if (is_float(param.dtype) || std::fabs(*real) < 0x1p53) scalar = scalar_of(param.dtype, *real);
     } else {
       return problem("param '{}' is {}; send a number that fits {}", param.name, show(value), name_of(param.dtype));
     }
     // A finite number must stay one: what a float dtype would make infinite does not fit it either.
-    if (!scalar || (is_float(param.dtype) && !std::isfinite(number_of(*scalar))))
+    if (is_float(param.dtype) && !std::isfinite(number_of(*scalar)))
       return problem("param '{}' is {}, which does not fit {}", param.name, show(value), name_of(param.dtype));
+    if (!scalar)
+      return problem(
+          "param '{}' is {}, which does not fit {}; send a whole number from {}, without a fraction or an "
+          "exponent",
+          param.name, show(value), name_of(param.dtype), range_of(param.dtype));
     if ((param.min && is_below(value, *param.min)) || (param.max && is_above(value, *param.max)))
       return problem("param '{}' is {}; send {}", param.name, show(value), range_text(param));
     binding_.params[index] = *scalar;
@@ -211,6 +219,7 @@ class Binder {
     if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
     if (const auto* text = std::get_if<std::string>(&value)) return fmt::format("the text '{:.64}'", *text);
     if (const auto* whole = std::get_if<int64_t>(&value)) return fmt::format("{}", *whole);
+    if (const auto* large = std::get_if<uint64_t>(&value)) return fmt::format("{}", *large);
     return fmt::format("{}", std::get<double>(value));
   }
 
@@ -227,12 +236,9 @@ class Binder {
   static bool is_below(const ParameterValue& value, const Number& bound) { return compare(value, bound) < 0; }
   static bool is_above(const ParameterValue& value, const Number& bound) { return compare(value, bound) > 0; }
   static int compare(const ParameterValue& value, const Number& bound) {
-    if (const auto* a = std::get_if<int64_t>(&value), *b = std::get_if<int64_t>(&bound); a && b)
-      return (*a > *b) - (*a < *b);
-    const double a = std::holds_alternative<int64_t>(value) ? static_cast<double>(std::get<int64_t>(value))
-                                                            : std::get<double>(value);
-    const double b = std::visit([](auto n) { return static_cast<double>(n); }, bound);
-    return (a > b) - (a < b);
+    if (const auto* whole = std::get_if<int64_t>(&value)) return compare_numbers(*whole, bound);
+    if (const auto* large = std::get_if<uint64_t>(&value)) return compare_numbers(*large, bound);
+    return compare_numbers(std::get<double>(value), bound);
   }
 
   const Manifest& manifest_;
@@ -244,6 +250,19 @@ class Binder {
 };
 
 }  // namespace
+
+Result<Duration> timeout_of(const ParameterValue& value) {
+  constexpr int64_t kMost = kLongestTimeout.ns / 1000;
+  const auto* micros = std::get_if<int64_t>(&value);
+  const auto* large = std::get_if<uint64_t>(&value);
+  const auto* real = std::get_if<double>(&value);
+  if ((micros && *micros > kMost) || large || (real && *real > static_cast<double>(kMost)))
+    return invalid(fmt::format("timeout is {} microseconds, which is too long; send at most {} ({})",
+                               std::visit([](const auto& one) { return fmt::format("{}", one); }, value), kMost,
+                               to_string(kLongestTimeout)));
+  if (!micros || *micros < 1) return invalid("timeout must be a whole number of microseconds, at least 1");
+  return Duration::micros(*micros);
+}
 
 Result<Binding> bind(const Manifest& manifest, const CallSpec& call) { return Binder(manifest, call).bind(); }
 

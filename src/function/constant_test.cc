@@ -32,7 +32,20 @@ class ConstantTest : public testing::Test {
   Result<std::span<const std::byte>> read(const std::string& name, std::string_view content) {
     buffer_.file = name;
     files_ = {{name, bytes_of(content)}};
-    return constant_bytes(buffer_, planned_, files_);
+    QUERN_TRY(const ConstantElements elements, constant_elements(buffer_, planned_, files_));
+    EXPECT_EQ(elements.slice, nullptr);
+    // Of a large file only the head is here: the same elements are found as a slice, or the same is wrong with it.
+    EXPECT_EQ(text_of_large(name, content), as_text(elements.bytes));
+    return elements.bytes;
+  }
+  std::string text_of_large(const std::string& name, std::string_view content) {
+    const std::string_view head = content.substr(0, head_bytes_of(name));
+    Files files = {{name, bytes_of(head)}};
+    files.large[name] = {content.size(), "", slices_of(name, as_bytes_of(head), content.size())};
+    const auto elements = constant_elements(buffer_, planned_, files);
+    if (!elements.ok()) return elements.error().text;
+    if (!elements->slice) return std::string(as_text(elements->bytes));
+    return std::string(content.substr(elements->slice->offset, elements->slice->size_bytes));
   }
 
   BufferDecl buffer_;
@@ -46,7 +59,7 @@ TEST_F(ConstantTest, RawFilesAreTakenAsTheyAre) {
             "constant 'w': file 'w.bin': is 23 bytes, but fp32 [2,3] needs 24");
   EXPECT_FALSE(read("w.bin", std::string(25, 'x')).ok());
   files_.clear();
-  EXPECT_EQ(constant_bytes(buffer_, planned_, files_).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(constant_elements(buffer_, planned_, files_).error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(ConstantTest, NpyFilesMustMatch) {
@@ -101,11 +114,26 @@ TEST_F(ConstantTest, DamagedSafetensorsAreRefused) {
             std::string::npos);
 }
 
+TEST_F(ConstantTest, SlicesOfLargeFilesDoNotOverlap) {
+  const auto slices = [](const std::string& header, size_t data) {
+    std::string head(8, '\0');
+    head[0] = static_cast<char>(header.size());
+    head += header;
+    return slices_of("w.safetensors", as_bytes_of(head), head.size() + data);
+  };
+  const std::string a = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]})";
+  const auto two = slices("{" + a + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 16);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_LT(two[0].offset, two[1].offset) << "in the order of the file";
+  EXPECT_EQ(slices("{" + a + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", 16).size(), 0u);
+  EXPECT_EQ(slices_of("w.npy", as_bytes_of("no npy"), 1 << 20).size(), 0u);
+}
+
 TEST_F(ConstantTest, DataInTheManifestMustFill) {
   buffer_.data = Bytes(24);
-  EXPECT_EQ(constant_bytes(buffer_, planned_, {})->size(), 24u);
+  EXPECT_EQ(constant_elements(buffer_, planned_, {})->bytes.size(), 24u);
   buffer_.data = Bytes(20);
-  EXPECT_EQ(constant_bytes(buffer_, planned_, {}).error().text,
+  EXPECT_EQ(constant_elements(buffer_, planned_, {}).error().text,
             "constant 'w': data has 5 elements, but shape [2,3] needs 6");
 }
 

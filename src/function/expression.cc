@@ -12,6 +12,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 namespace quern {
 namespace {
@@ -143,6 +145,19 @@ Outcome call_real(char function, double a, double b, double& out) {
 Error problem(const std::string& text, std::string_view what) { return invalid(fmt::format("'{}': {}", text, what)); }
 
 }  // namespace
+
+int compare_numbers(const Number& a, const Number& b) {
+  return std::visit(
+      [](auto one, auto two) {
+        if constexpr (std::is_integral_v<decltype(one)> && std::is_integral_v<decltype(two)>) {
+          return std::cmp_greater(one, two) - std::cmp_less(one, two);
+        } else {
+          const auto x = static_cast<double>(one), y = static_cast<double>(two);
+          return (x > y) - (x < y);
+        }
+      },
+      a, b);
+}
 
 class ExpressionParser {
  public:
@@ -362,6 +377,9 @@ Result<int64_t> Expression::whole(const Names& names) const {
         const auto value = names ? names(names_[node.name]) : std::nullopt;
         if (!value)
           stop = fmt::format("'{}' is not known here", names_[node.name]);
+        else if (const auto* beyond = std::get_if<uint64_t>(&*value))
+          stop = fmt::format("'{}' is {}, and an expression counts to 2^63 - 1; pass it on alone, without arithmetic",
+                             names_[node.name], *beyond);
         else if (!std::holds_alternative<int64_t>(*value))
           stop = fmt::format("'{}' is not a whole number of 64 bits", names_[node.name]);
         else

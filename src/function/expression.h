@@ -12,8 +12,13 @@
 
 namespace quern {
 
-/// The value of a name in an expression: whole, or a float param.
-using Number = std::variant<int64_t, double>;
+/// The value of a name in an expression, or a bound of a param: whole, or real for a float param. A uint64_t is only
+/// used for what no int64_t holds. The order is part of a function's version (manifest.cc): append only.
+using Number = std::variant<int64_t, double, uint64_t>;
+
+/// -1, 0 or 1 as a is below, equal to or above b. Whole numbers are compared as such: beyond 2^53 a double would blur
+/// them.
+int compare_numbers(const Number& a, const Number& b);
 
 /// What the names in an expression stand for; nothing for a name that is not known.
 using Names = std::function<std::optional<Number>(std::string_view name)>;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "function/yaml_tree.h"
 
 namespace quern {
 namespace {
@@ -51,7 +52,10 @@ class CanonicalWriter {
   void file(std::string_view name, const Files& files) {
     text(name);
     const auto found = files.find(name);
-    text(found == files.end() ? "" : sha256(found->second));
+    if (const auto large = files.large.find(name); large != files.large.end())
+      text(large->second.sha256);
+    else
+      text(found == files.end() ? "" : sha256(found->second));
   }
   std::string hash() const { return sha256(out_.bytes()); }
 
@@ -213,6 +217,10 @@ std::string version_of(const Manifest& manifest, const Files& files) {
   return out.hash();
 }
 
+std::string rounds_parameter(const RepeatDecl& repeat) {
+  return "rounds" + (repeat.name.empty() ? "" : "." + repeat.name) + (repeat.is_nested ? ".last" : "");
+}
+
 std::set<std::string> files_of(const Manifest& manifest) {
   std::set<std::string> files{"function.yaml"};
   for (const ProgramDecl& program : manifest.programs) {
@@ -222,6 +230,32 @@ std::set<std::string> files_of(const Manifest& manifest) {
   for (const BufferDecl& buffer : manifest.buffers)
     if (!buffer.file.empty()) files.insert(buffer.file);
   return files;
+}
+
+std::set<std::string> files_named_in(std::string_view manifest) {
+  std::set<std::string> names{"function.yaml"};
+  const auto read = read_yaml(manifest);
+  const auto* root = std::get_if<YamlNode>(&read);
+  if (!root) return names;
+  const auto add = [&](const YamlNode* node) {
+    if (node && node->is_scalar()) names.insert(node->text);
+    if (node && node->is_sequence())
+      for (const YamlNode& one : node->children)
+        if (one.is_scalar()) names.insert(one.text);
+  };
+  // The values of a map; the keys stand before them.
+  const auto each_value = [](const YamlNode* map, auto&& work) {
+    if (map && map->is_map())
+      for (size_t i = 1; i < map->children.size(); i += 2) work(map->children[i]);
+  };
+  each_value(root->find("programs"), [&](const YamlNode& program) {
+    add(&program);
+    if (program.is_map()) add(program.find("files")), add(program.find("headers"));
+  });
+  each_value(root->find("buffers"), [&](const YamlNode& buffer) {
+    if (buffer.is_map()) add(buffer.find("file"));
+  });
+  return names;
 }
 
 Result<std::string> source_text(const ProgramDecl& program, const Files& files) {

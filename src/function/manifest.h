@@ -23,8 +23,25 @@ constexpr size_t kMostRepeats = 256, kDeepestRepeat = 4, kMostSwaps = 8;
 constexpr int64_t kLargestDim = int64_t{1} << 40;
 constexpr int64_t kMostRounds = 10'000'000;  ///< of one repeat; the limit of a run's device time is the tighter one
 
+/// A file whose bytes are kept elsewhere: `Files` has only its head, which says what tensors are in it.
+struct LargeFile {
+  /// The elements of one tensor, or all of a file without a header.
+  struct Slice {
+    uint64_t offset = 0, size_bytes = 0;
+    std::string sha256 = {};
+    bool operator==(const Slice&) const = default;
+  };
+  uint64_t size_bytes = 0;
+  std::string sha256;         ///< of all of it
+  std::vector<Slice> slices;  ///< ascending, none within another
+  bool operator==(const LargeFile&) const = default;
+};
+
 /// The files of a function's folder by relative path, as a tar brought them.
-using Files = std::map<std::string, Bytes, std::less<>>;
+struct Files : std::map<std::string, Bytes, std::less<>> {
+  using map::map;
+  std::map<std::string, LargeFile, std::less<>> large;  ///< those of which only the head is here
+};
 
 /// What one driver compiles. `files` are one source in order.
 struct ProgramDecl {
@@ -106,9 +123,15 @@ struct RepeatDecl {
   std::vector<std::pair<uint32_t, uint32_t>> swaps;  ///< buffers that exchange their names after each round
   std::optional<UntilDecl> until;
   bool limit_is_error = false;
+  bool is_nested = false;       ///< stands in another repeat, so that it may run several times in a request
   uint32_t check = 0, end = 0;  ///< where the steps of `check` begin, and where they end, in Manifest::steps
   int line = 0, column = 0;
 };
+
+/// The parameter of an answer that has the rounds of a repeat with `until`: `rounds` or `rounds.NAME`. A nested repeat
+/// may run several times in a request; the parameter has the rounds of the last time, and says so: `rounds.last` or
+/// `rounds.NAME.last`.
+std::string rounds_parameter(const RepeatDecl& repeat);
 
 /// One step of a graph. All steps stand in one list, those of a repeat directly behind it.
 struct StepDecl {
@@ -119,6 +142,9 @@ struct StepDecl {
 /// Not part of the version; changed in place.
 /// How far a function stays ready while nobody calls it.
 enum class KeepWarm : uint8_t { kNothing, kContext, kHost, kHot };
+
+/// No timeout of a function or of a request is longer, nor is any other time of a manifest.
+constexpr Duration kLongestTimeout = Duration::seconds(24 * 3600);
 
 struct Settings {
   uint8_t priority = 5;
@@ -187,6 +213,8 @@ bool is_function_name(std::string_view name);
 
 /// The files that the manifest names, and itself: what is kept of a folder.
 std::set<std::string> files_of(const Manifest& manifest);
+/// The same from the text of a manifest, which may have mistakes, before its files are read.
+std::set<std::string> files_named_in(std::string_view manifest);
 
 /// The text a compiler gets for `program`: its files in order, each behind a `#line`.
 Result<std::string> source_text(const ProgramDecl& program, const Files& files);

@@ -91,9 +91,9 @@ void ManifestReader::check_swaps() {
     }
 }
 
-// What a run says of its rounds: `rounds`, and `rounds.NAME`.
+// What a run says of its rounds has a name for each repeat.
 void ManifestReader::check_rounds_names() {
-  std::set<std::string> taken;
+  std::set<std::string> names, parameters;
   size_t reported = 0;
   for (size_t i = 0; i < manifest_.repeats.size(); ++i) {
     const RepeatDecl& repeat = manifest_.repeats[i];
@@ -101,7 +101,7 @@ void ManifestReader::check_rounds_names() {
     if (++reported == kMostReported + 1)
       mistakes_.error(*repeat_places_[i],
                       fmt::format("more than {} repeats with until; leave some out", kMostReported));
-    if (taken.insert(repeat.name).second) continue;
+    if (names.insert(repeat.name).second && parameters.insert(rounds_parameter(repeat)).second) continue;
     if (repeat.name.empty())
       mistakes_.error(*repeat_places_[i], "a second repeat with until has no name; give each a name: …");
     else
@@ -131,7 +131,7 @@ void ManifestReader::check_constants() {
       mistakes_.error(place, planned.error().text);
       continue;
     }
-    auto bytes = constant_bytes(buffer, *planned, files_);
+    auto bytes = constant_elements(buffer, *planned, files_);
     if (!bytes.ok()) mistakes_.error(place, bytes.error().text);
   }
 }

@@ -24,11 +24,15 @@ std::string show(const Number& number) {
   return std::visit([](auto value) { return fmt::format("{}", value); }, number);
 }
 
-// Both are of one dtype, so both are whole or both are real; what is mixed is a float param with whole numbers.
-bool is_below(const Number& a, const Number& b) {
-  if (a.index() == 0 && b.index() == 0) return std::get<0>(a) < std::get<0>(b);
-  auto real = [](const Number& n) { return std::visit([](auto value) { return static_cast<double>(value); }, n); };
-  return real(a) < real(b);
+bool is_below(const Number& a, const Number& b) { return compare_numbers(a, b) < 0; }
+
+// True of a whole number that no int64_t holds.
+bool is_beyond_int64(const YamlNode& node) {
+  if (!node.is_scalar() || node.quoted) return false;
+  int64_t value = 0;
+  const char* end = node.text.data() + node.text.size();
+  const auto parsed = std::from_chars(node.text.data(), end, value);
+  return parsed.ec == std::errc::result_out_of_range && parsed.ptr == end;
 }
 
 }  // namespace
@@ -137,6 +141,13 @@ std::optional<Number> ManifestReader::number_of_dtype(const YamlNode& node, Dtyp
     return value ? std::optional<Number>(int64_t{*value}) : std::nullopt;
   }
   if (!is_float(dtype)) {
+    if (is_beyond_int64(node)) {
+      uint64_t large = 0;
+      const auto parsed = std::from_chars(node.text.data(), node.text.data() + node.text.size(), large);
+      if (dtype == Dtype::kUint64 && parsed.ec == std::errc()) return Number(large);
+      mistakes_.error(node, fmt::format("{} is {}, which does not fit {}", what, shown(node.text), name_of(dtype)));
+      return std::nullopt;
+    }
     const auto value = whole_of(node, what);
     if (!value) return std::nullopt;
     if (scalar_of(dtype, *value)) return Number(*value);

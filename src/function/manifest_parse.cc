@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <tuple>
 
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "base/units.h"
+#include "function/includes.h"
 #include "function/manifest_reader.h"
 
 namespace quern {
@@ -84,23 +86,24 @@ std::string shown(std::string_view text) {
   return fmt::format("'{}…'", text.substr(0, longest));
 }
 
-void Mistakes::add(int line, int column, bool is_warning, std::string text) {
+void Mistakes::add(int line, int column, bool is_warning, std::string text, std::string_view file) {
   has_error_ |= !is_warning;
   errors_ += !is_warning;
   if (all_.size() == kMost) {
     ++left_out_;
     return;
   }
-  all_.push_back({std::string(kManifestFile), line, column, is_warning, printable(text)});
+  all_.push_back({std::string(file), line, column, is_warning, printable(text)});
 }
 
 std::vector<Mistake> Mistakes::take() {
   std::stable_sort(all_.begin(), all_.end(), [](const Mistake& a, const Mistake& b) {
-    return std::pair(a.line, a.column) < std::pair(b.line, b.column);
+    return std::tuple(a.file != kManifestFile, a.line, a.column) <
+           std::tuple(b.file != kManifestFile, b.line, b.column);
   });
   // An error even if only warnings were left out: the list above is not the whole truth, and the last line says so.
   if (left_out_ > 0)
-    all_.push_back({std::string(kManifestFile), all_.back().line, all_.back().column, !has_error_,
+    all_.push_back({all_.back().file, all_.back().line, all_.back().column, !has_error_,
                     fmt::format("{} more; correct these first", left_out_)});
   return std::move(all_);
 }
@@ -264,6 +267,8 @@ void ManifestReader::read_program_file(const YamlNode& node, std::vector<std::st
   }
   if (as_text(file->second).find('\0') != std::string_view::npos)
     mistakes_.error(node, fmt::format("file {} is not text (it has a zero byte); programs are sources", shown(*name)));
+  for (const IncludeProblem& problem : check_includes(as_text(file->second)))
+    mistakes_.add(problem.line, 1, false, problem.text, *name);
   into.push_back(*std::move(name));
 }
 

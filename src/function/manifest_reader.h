@@ -24,12 +24,12 @@ class Mistakes {
 
   void error(const YamlNode& at, std::string text) { add(at.line, at.column, false, std::move(text)); }
   void warning(const YamlNode& at, std::string text) { add(at.line, at.column, true, std::move(text)); }
-  void add(int line, int column, bool is_warning, std::string text);
+  void add(int line, int column, bool is_warning, std::string text, std::string_view file = kManifestFile);
   bool any_error() const { return has_error_; }
   size_t errors() const { return errors_; }
   /// What is told from here on is only counted: spare the work of making it good.
   bool is_full() const { return all_.size() == kMost; }
-  /// In order of place.
+  /// In order of place, those of the manifest first.
   std::vector<Mistake> take();
 
  private:

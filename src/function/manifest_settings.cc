@@ -13,7 +13,6 @@ namespace {
 
 // By the values of KeepWarm.
 constexpr std::array<std::string_view, 4> kStages = {"nothing", "context", "host", "hot"};
-constexpr Duration kLongestTimeout = Duration::seconds(24 * 3600);
 
 }  // namespace
 
@@ -52,9 +51,9 @@ std::optional<Duration> ManifestReader::read_duration(const YamlNode& map, std::
   if (!value) return std::nullopt;
   auto text = text_of(*value, key);
   if (!text) return std::nullopt;
-  auto parsed = parse_duration(*text);
-  if (parsed.ok() && parsed->ns > 0 && *parsed <= kLongestTimeout) return *parsed;
-  mistakes_.error(*value, parsed.ok() ? fmt::format("{} is {}; write more than 0 and at most 24h", key, *text)
+  auto parsed = parse_duration(*text, kLongestTimeout);
+  if (parsed.ok() && parsed->ns > 0) return *parsed;
+  mistakes_.error(*value, parsed.ok() ? fmt::format("{} is {}; write more than 0", key, *text)
                                       : fmt::format("{}: {}", key, parsed.error().text));
   return std::nullopt;
 }

@@ -181,6 +181,7 @@ void ManifestReader::read_repeat(const YamlNode& node) {
   // By value until it is whole: reading its steps may add others behind it.
   RepeatDecl repeat;
   repeat.line = node.line;
+  repeat.is_nested = !open_repeats_.empty();
   repeat.column = node.column;
   read_rounds(how, repeat);
   if (const YamlNode* name = how.find("name")) {

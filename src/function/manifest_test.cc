@@ -147,7 +147,7 @@ TEST(Manifest, RefusesWhatSurroundsAGraph) {
   expect_mistake("priority: 3", "priority: '3'", "write a whole number");
   expect_mistake("timeout: 2s", "timeout: 2", "is not a length of time");
   expect_mistake("timeout: 2s", "timeout: 0s", "more than 0");
-  expect_mistake("timeout: 2s", "timeout: 25h", "at most 24h");
+  expect_mistake("timeout: 2s", "timeout: 25h", "'25h': is too long; write at most 24h");
   expect_mistake("memory: 64MiB", "memory: 64MB", "is not a size");
   expect_mistake("memory: 64MiB", "memory: 0", "memory is 0");
   expect_mistake("priority: 3", "quota: {units: 1.5}", "units is '1.5'; write a number above 0, at most 1");

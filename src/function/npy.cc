@@ -10,7 +10,7 @@ namespace quern {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr size_t kLongestHeader = 64 * 1024;
+constexpr size_t kLongestHeader = kLongestNpyHead - 12;
 constexpr size_t kDeepestShape = 32;  // NumPy's own limit
 
 // The header is a Python dict of three known keys; this reads exactly such a dict and no other Python.
@@ -111,8 +111,10 @@ std::optional<uint64_t> size_bytes_of(Dtype dtype, std::span<const int64_t> shap
 
 }  // namespace
 
-Result<Npy> read_npy_header(std::span<const std::byte> file) {
-  ByteReader reader(file);
+Result<Npy> read_npy_header(std::span<const std::byte> file) { return read_npy_header(file, file.size()); }
+
+Result<Npy> read_npy_header(std::span<const std::byte> head, uint64_t file_bytes) {
+  ByteReader reader(head);
   const std::string_view magic = as_text(reader.raw(kMagic.size()));
   if (!reader.ok() || magic != kMagic)
     return invalid("npy: the file does not start with \\x93NUMPY; write it with numpy.save");
@@ -129,9 +131,9 @@ Result<Npy> read_npy_header(std::span<const std::byte> file) {
   QUERN_TRY(HeaderReader(header).read(npy));
   npy.data_offset = kMagic.size() + 2 + (major == 1 ? 2 : 4) + length;
   const auto bytes = size_bytes_of(npy.dtype, npy.shape);
-  if (!bytes || *bytes != file.size() - npy.data_offset)
+  if (!bytes || *bytes != file_bytes - npy.data_offset)
     return invalid(fmt::format("npy: shape {} of {} does not match the {} bytes of data", show_shape(npy.shape),
-                               name_of(npy.dtype), file.size() - npy.data_offset));
+                               name_of(npy.dtype), file_bytes - npy.data_offset));
   return npy;
 }
 

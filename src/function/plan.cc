@@ -108,8 +108,7 @@ std::optional<Number> value_in(const Manifest& manifest, const Binding& binding,
       default:
         break;
     }
-    // Above 2^63 only a float can tell its size; whole() refuses it.
-    if (value.dtype == Dtype::kUint64 && value.bits >> 63 != 0) return Number(number_of(value));
+    if (value.dtype == Dtype::kUint64 && value.bits >> 63 != 0) return Number(value.bits);  // whole() refuses it
     return Number(static_cast<int64_t>(value.bits));
   }
   return std::nullopt;

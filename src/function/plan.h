@@ -30,14 +30,18 @@ struct TensorSpec {
   Shape shape;
 };
 
-/// A parameter of a request: whole, real or boolean as JSON gave it.
-using ParameterValue = std::variant<int64_t, double, bool, std::string>;
+/// A parameter of a request: whole, real or boolean as JSON gave it. A uint64_t is only used for what no int64_t holds.
+using ParameterValue = std::variant<int64_t, uint64_t, double, bool, std::string>;
 
 /// What one request says: its inputs' shapes, and dims and params by name.
 struct CallSpec {
   std::vector<TensorSpec> inputs;
   std::map<std::string, ParameterValue> parameters;
 };
+
+/// The parameter `timeout` of a request: whole microseconds, at least 1 and at most kLongestTimeout. kInvalid says
+/// which.
+Result<Duration> timeout_of(const ParameterValue& value);
 
 /// The values of all dims and params of one request, in the order of the manifest.
 struct Binding {

@@ -126,8 +126,12 @@ TEST(Bind, SaysWhatIsWrongWithParameters) {
   EXPECT_EQ(parameter_problem("alpha", true), "graph: param 'alpha' is true; send a number that fits fp32");
   EXPECT_NE(parameter_problem("alpha", std::nan("")), "");
   EXPECT_NE(parameter_problem("alpha", 1e300), "");
-  EXPECT_EQ(parameter_problem("must", int64_t{128}), "graph: param 'must' is 128, which does not fit int8");
-  EXPECT_EQ(parameter_problem("must", 1.5), "graph: param 'must' is 1.5, which does not fit int8");
+  EXPECT_EQ(parameter_problem("must", int64_t{128}),
+            "graph: param 'must' is 128, which does not fit int8; send a whole number from -128 to 127, without a "
+            "fraction or an exponent");
+  EXPECT_EQ(parameter_problem("must", 1.5),
+            "graph: param 'must' is 1.5, which does not fit int8; send a whole number from -128 to 127, without a "
+            "fraction or an exponent");
   EXPECT_EQ(parameter_problem("must", 2.0), "");
   EXPECT_EQ(parameter_problem("flag", true), "");
   EXPECT_EQ(parameter_problem("flag", int64_t{1}), "graph: param 'flag' is 1; send true or false");
@@ -192,10 +196,42 @@ TEST(Plan, HoldsSizesOfOneBinding) {
 TEST(Plan, PassesLargeParamsAsTheyAre) {
   const Manifest manifest = manifest_of();
   CallSpec call = good_call();
-  call.parameters["seed"] = 0x1p63;
-  auto binding = bind(manifest, call);
-  ASSERT_TRUE(binding.ok()) << binding.error().text;
-  EXPECT_EQ((*scalars_of(manifest, *make_plan(manifest, *binding), *binding))[1].bits, uint64_t{1} << 63);
+  for (const uint64_t seed : {uint64_t{1} << 63, (uint64_t{1} << 63) + 1, UINT64_MAX}) {
+    call.parameters["seed"] = seed;
+    auto binding = bind(manifest, call);
+    ASSERT_TRUE(binding.ok()) << binding.error().text;
+    EXPECT_EQ((*scalars_of(manifest, *make_plan(manifest, *binding), *binding))[1].bits, seed);
+  }
+}
+
+TEST(Bind, WholeNumbersOf64BitsAreExactOrRefused) {
+  const Manifest manifest = manifest_of(R"(api: quern/v1
+name: seeds
+kind: graph
+programs: {opencl: a.cl}
+params:
+  u: {dtype: uint64, default: 0, max: 18446744073709551614}
+  i: {dtype: int64, default: 0}
+buffers: {z: {role: output, dtype: fp32, shape: [8]}}
+kernels: [{entry: fill, global: [8], args: [{out: z}, {uint64: u}, {int64: i}]}]
+)");
+  const auto with = [&](const std::string& name, ParameterValue value) {
+    CallSpec call;
+    call.parameters[name] = std::move(value);
+    return bind(manifest, call);
+  };
+  EXPECT_EQ(with("u", UINT64_MAX - 1)->params[0].bits, UINT64_MAX - 1);
+  EXPECT_EQ(with("i", INT64_MIN)->params[1].bits, uint64_t{1} << 63);
+  EXPECT_EQ(with("i", INT64_MAX)->params[1].bits, static_cast<uint64_t>(INT64_MAX));
+  EXPECT_EQ(with("u", UINT64_MAX).error().text,
+            "seeds: param 'u' is 18446744073709551615; send at most 18446744073709551614");
+  EXPECT_EQ(with("i", uint64_t{1} << 63).error().text,
+            "seeds: param 'i' is 9223372036854775808, which does not fit int64; send a whole number from "
+            "-9223372036854775808 to 9223372036854775807, without a fraction or an exponent");
+  // What JSON has as a double: -2^63 - 1 is rounded to -2^63, which is not what the caller wrote.
+  EXPECT_NE(with("i", -0x1p63).error().text.find("which does not fit int64"), std::string::npos);
+  EXPECT_NE(with("u", 0x1p63).error().text.find("which does not fit uint64"), std::string::npos);
+  EXPECT_EQ(with("u", 0x1p53 - 1)->params[0].bits, (uint64_t{1} << 53) - 1);
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {

@@ -60,7 +60,11 @@ Result<std::vector<uint64_t>> numbers_of(const YamlNode* node, std::string_view 
 }  // namespace
 
 Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> file) {
-  ByteReader reader(file);
+  return read_safetensors(file, file.size());
+}
+
+Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> head, uint64_t file_bytes) {
+  ByteReader reader(head);
   const auto length = reader.get<uint64_t>();
   if (!reader.ok()) return invalid("safetensors: the file is shorter than the length of its header");
   if (length > kLongestSafetensorsHeader)
@@ -72,7 +76,7 @@ Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> file
   if (const auto* problem = std::get_if<YamlProblem>(&tree)) return bad(problem->text);
   const YamlNode& root = std::get<YamlNode>(tree);
   if (!root.is_map()) return bad("it is no map of tensors");
-  const size_t data = sizeof length + length, data_bytes = file.size() - data;
+  const size_t data = sizeof length + length, data_bytes = file_bytes - data;
   std::vector<SafeTensor> tensors;
   for (size_t i = 0; i + 1 < root.children.size(); i += 2) {
     const YamlNode &key = root.children[i], &value = root.children[i + 1];
@@ -101,6 +105,13 @@ Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> file
       return bad(fmt::format("'{:.64}' has {} bytes, and its shape needs {}", key.text, tensor.size_bytes, bytes));
     tensors.push_back(std::move(tensor));
   }
+  std::vector<const SafeTensor*> placed;
+  for (const SafeTensor& tensor : tensors)
+    if (tensor.size_bytes > 0) placed.push_back(&tensor);
+  std::sort(placed.begin(), placed.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  for (size_t i = 1; i < placed.size(); ++i)
+    if (placed[i - 1]->offset + placed[i - 1]->size_bytes > placed[i]->offset)
+      return bad(fmt::format("'{:.64}' and '{:.64}' overlap", placed[i - 1]->name, placed[i]->name));
   return tensors;
 }
 

@@ -22,8 +22,12 @@ struct SafeTensor {
 /// Longer headers are refused: a megabyte describes ten thousand tensors.
 constexpr size_t kLongestSafetensorsHeader = size_t{1} << 20;
 
-/// In the order of the file. Dtypes we have no name for are kUnsupported only when they are asked for: they are left
+constexpr size_t kLongestSafetensorsHead = kLongestSafetensorsHeader + 8;
+
+/// In the order of the header. Dtypes we have no name for are kUnsupported only when they are asked for: they are left
 /// out here. Every range lies in the file and fits its shape, else kInvalid.
 Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> file);
+/// The same of a file of which only the first kLongestSafetensorsHead bytes are here.
+Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> head, uint64_t file_bytes);
 
 }  // namespace quern

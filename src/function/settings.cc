@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "base/suggest.h"
+#include "base/units.h"
 #include "function/manifest_reader.h"
 
 namespace quern {
@@ -29,7 +31,7 @@ std::string exact(Duration duration) {
 Flat flat(const Settings& settings) {
   const Settings plain;
   Flat all;
-  const auto number = [](double value) { return fmt::format("{}", value); };
+  const auto& number = plain_number;
   if (settings.priority != plain.priority) all["priority"] = fmt::format("{}", settings.priority);
   if (settings.keep_warm != plain.keep_warm) all["keep_warm"] = name_of(settings.keep_warm);
   if (settings.timeout != plain.timeout) all["limits.timeout"] = exact(settings.timeout);
@@ -43,7 +45,14 @@ Flat flat(const Settings& settings) {
   return all;
 }
 
-bool is_number(std::string_view text) { return text.find_first_not_of("0123456789.") == std::string_view::npos; }
+// A number as YAML and JSON have it, without a sign: what is written without quotes.
+bool is_number(std::string_view text) {
+  if (text.empty() || text.find_first_of("0123456789.") != 0) return false;
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
 
 // The part of the list whose paths start with `prefix`, as a JSON map.
 std::string nested(const Flat& all, const std::string& prefix) {

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace quern {
 namespace {
@@ -84,13 +85,8 @@ Result<std::string> clean_name(std::string_view name) {
   return clean;
 }
 
-// What the entries before a file say about it.
-struct Overrides {
-  std::optional<std::string> path;
-  std::optional<uint64_t> size;
-};
-
 // Records are "LENGTH KEY=VALUE\n"; LENGTH counts all of it.
+template <class Overrides>
 Status read_pax(std::string_view text, Overrides& overrides) {
   while (!text.empty()) {
     size_t length = 0;
@@ -116,95 +112,33 @@ Status read_pax(std::string_view text, Overrides& overrides) {
   return {};
 }
 
-class TarReader {
- public:
-  explicit TarReader(std::span<const std::byte> tar) : rest_(tar) {}
+std::string name_in(const Header& header) {
+  std::string name(field(header.name));
+  // GNU tar keeps other things where ustar has the prefix; its magic is "ustar  ".
+  if (std::string_view(header.magic, 6) == std::string_view("ustar\0", 6) && !field(header.prefix).empty())
+    name = fmt::format("{}/{}", field(header.prefix), name);
+  return name;
+}
 
-  Result<Files> read() {
-    while (true) {
-      if (rest_.size() < kBlock) return invalid("tar: it ends too early (no end mark); pack it again");
-      Header header;
-      std::memcpy(&header, rest_.data(), kBlock);
-      if (std::all_of(rest_.begin(), rest_.begin() + kBlock, [](std::byte b) { return b == std::byte{0}; })) break;
-      rest_ = rest_.subspan(kBlock);
-      if (number(header.checksum) != checksum_of(header))
-        return invalid("tar: a header is damaged or this is no tar; pack it again");
-      QUERN_TRY(read_entry(header));
-    }
-    QUERN_TRY(refuse_files_within_files());
-    return std::move(files_);
+bool is_extra(char kind) { return kind == 'x' || kind == 'g' || kind == 'L' || kind == 'K'; }
+
+// Files in memory.
+class MemorySink final : public TarStream::Sink {
+ public:
+  Status begin_file(const std::string& name, uint64_t) override {
+    file_ = &files[name];
+    return {};
   }
+  Status add_bytes(std::span<const std::byte> bytes) override {
+    file_->insert(file_->end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  Status end_file() override { return {}; }
+
+  Files files;
 
  private:
-  Status read_entry(const Header& header) {
-    const bool is_extra = header.kind == 'x' || header.kind == 'g' || header.kind == 'L' || header.kind == 'K';
-    const auto stated = number(header.size);
-    if (!stated) return invalid("tar: a size is no number; pack it again");
-    const uint64_t size = !is_extra && overrides_.size ? *overrides_.size : *stated;
-    if (size > rest_.size()) return invalid("tar: it ends within a file; pack it again");
-    const auto content = rest_.first(size);
-    rest_ = rest_.subspan(std::min<size_t>((size + kBlock - 1) / kBlock * kBlock, rest_.size()));
-    if (is_extra) return read_extra(header.kind, content);
-    Overrides overrides = std::move(overrides_);
-    overrides_ = {};
-    std::string name = overrides.path.value_or(name_in(header));
-    switch (header.kind) {
-      case '0':
-      case '7':
-      case '\0':
-        // Before POSIX a folder was a file whose name ends with a slash.
-        return name.ends_with('/') ? Status() : keep(name, content);
-      case '5':
-        return {};
-      case '1':
-      case '2':
-        return invalid(fmt::format("tar: '{:.64}' is a link; pack the file itself (tar -h)", name));
-      default:
-        return invalid(fmt::format("tar: '{:.64}' is no regular file; pack regular files only", name));
-    }
-  }
-
-  Status read_extra(char kind, std::span<const std::byte> content) {
-    if (content.size() > kLongestRecord) return invalid("tar: a name or record is too long; shorten names");
-    std::string_view text = as_text(content);
-    if (kind == 'x') return read_pax(text, overrides_);
-    if (kind == 'L') overrides_.path = std::string(text.substr(0, text.find('\0')));
-    return {};  // 'g' and 'K' say nothing about regular files
-  }
-
-  static std::string name_in(const Header& header) {
-    std::string name(field(header.name));
-    // GNU tar keeps other things where ustar has the prefix; its magic is "ustar  ".
-    if (std::string_view(header.magic, 6) == std::string_view("ustar\0", 6) && !field(header.prefix).empty())
-      name = fmt::format("{}/{}", field(header.prefix), name);
-    return name;
-  }
-
-  Status keep(std::string_view raw_name, std::span<const std::byte> content) {
-    QUERN_TRY(std::string name, clean_name(raw_name));
-    if (files_.size() == kMostFiles)
-      return invalid(fmt::format("tar: more than {} files; leave out what is not needed", kMostFiles));
-    total_ += content.size();
-    if (total_ > kMostFolderBytes)
-      return invalid(fmt::format("tar: more than {} bytes of files; leave out what is not needed", kMostFolderBytes));
-    const auto [place, is_new] = files_.try_emplace(std::move(name), content.begin(), content.end());
-    if (!is_new) return invalid(fmt::format("tar: file '{:.64}' comes twice; pack it once", place->first));
-    return {};
-  }
-
-  // "a" and "a/b" cannot both be files of one folder.
-  Status refuse_files_within_files() const {
-    for (const auto& [name, content] : files_)
-      for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1))
-        if (files_.contains(std::string_view(name).substr(0, slash)))
-          return invalid(fmt::format("tar: '{:.64}' is within a file; rename one of them", name));
-    return {};
-  }
-
-  std::span<const std::byte> rest_;
-  Files files_;
-  Overrides overrides_;
-  uint64_t total_ = 0;
+  Bytes* file_ = nullptr;
 };
 
 void append_padded(Bytes& out, std::span<const std::byte> content) {
@@ -239,7 +173,128 @@ std::string pax_path(std::string_view name) {
 
 }  // namespace
 
-Result<Files> read_tar(std::span<const std::byte> tar) { return TarReader(tar).read(); }
+Status TarStream::add(std::span<const std::byte> bytes) {
+  const auto take = [&](uint64_t most) {
+    const auto taken = bytes.first(std::min<uint64_t>(most, bytes.size()));
+    bytes = bytes.subspan(taken.size());
+    return taken;
+  };
+  while (!bytes.empty() && at_ != At::kEnd) {
+    if (at_ == At::kHeader) {
+      const auto part = take(kBlock - held_.size());
+      held_.insert(held_.end(), part.begin(), part.end());
+      if (held_.size() == kBlock) QUERN_TRY(take_header());
+      continue;
+    }
+    const auto part = take(left_);
+    left_ -= part.size();
+    if (at_ == At::kExtra) held_.insert(held_.end(), part.begin(), part.end());
+    if (at_ == At::kFile) QUERN_TRY(sink_.add_bytes(part));
+    if (left_ == 0) QUERN_TRY(end_content());
+  }
+  return {};
+}
+
+Status TarStream::finish() const {
+  if (at_ == At::kEnd) return {};
+  if (at_ == At::kHeader || at_ == At::kPadding) return invalid("tar: it ends too early (no end mark); pack it again");
+  return invalid("tar: it ends within a file; pack it again");
+}
+
+Status TarStream::take_header() {
+  Header header;
+  std::memcpy(&header, held_.data(), kBlock);
+  const bool is_end = std::all_of(held_.begin(), held_.end(), [](std::byte b) { return b == std::byte{0}; });
+  held_.clear();
+  if (is_end) {
+    at_ = At::kEnd;
+    return {};
+  }
+  if (number(header.checksum) != checksum_of(header))
+    return invalid("tar: a header is damaged or this is no tar; pack it again");
+  const auto stated = number(header.size);
+  if (!stated) return invalid("tar: a size is no number; pack it again");
+  const uint64_t size = !is_extra(header.kind) && overrides_.size ? *overrides_.size : *stated;
+  return begin_entry(header.kind, name_in(header), size);
+}
+
+Status TarStream::begin_entry(char kind, std::string name, uint64_t size_bytes) {
+  kind_ = kind;
+  left_ = size_bytes;
+  padding_ = (kBlock - size_bytes % kBlock) % kBlock;
+  if (is_extra(kind)) {
+    if (size_bytes > kLongestRecord) return invalid("tar: a name or record is too long; shorten names");
+    at_ = At::kExtra;
+  } else {
+    const Overrides overrides = std::exchange(overrides_, {});
+    if (overrides.path) name = *overrides.path;
+    switch (kind) {
+      case '0':
+      case '7':
+      case '\0':
+        // Before POSIX a folder was a file whose name ends with a slash.
+        at_ = name.ends_with('/') ? At::kSkipped : At::kFile;
+        break;
+      case '5':
+        at_ = At::kSkipped;
+        break;
+      case '1':
+      case '2':
+        return invalid(fmt::format("tar: '{:.64}' is a link; pack the file itself (tar -h)", name));
+      default:
+        return invalid(fmt::format("tar: '{:.64}' is no regular file; pack regular files only", name));
+    }
+    if (at_ == At::kFile) {
+      QUERN_TRY(name, clean_name(name));
+      QUERN_TRY(check_name(name, size_bytes));
+      QUERN_TRY(sink_.begin_file(name, size_bytes));
+    }
+  }
+  return left_ == 0 ? end_content() : Status();
+}
+
+Status TarStream::end_content() {
+  if (at_ == At::kExtra) QUERN_TRY(take_extra());
+  if (at_ == At::kFile) QUERN_TRY(sink_.end_file());
+  left_ = at_ == At::kPadding ? 0 : padding_;
+  at_ = left_ > 0 ? At::kPadding : At::kHeader;
+  return {};
+}
+
+Status TarStream::take_extra() {
+  const Bytes record = std::exchange(held_, {});
+  const std::string_view text = as_text(record);
+  if (kind_ == 'x') return read_pax(text, overrides_);
+  if (kind_ == 'L') overrides_.path = std::string(text.substr(0, text.find('\0')));
+  return {};  // 'g' and 'K' say nothing about regular files
+}
+
+// "a" and "a/b" cannot both be files of one folder.
+Status TarStream::check_name(const std::string& name, uint64_t size_bytes) {
+  if (names_.size() == kMostFiles)
+    return invalid(fmt::format("tar: more than {} files; leave out what is not needed", kMostFiles));
+  if (size_bytes > kMostFolderBytes - total_bytes_)
+    return invalid(fmt::format("tar: more than {} bytes of files; leave out what is not needed", kMostFolderBytes));
+  total_bytes_ += size_bytes;
+  const auto [place, is_new] = names_.insert(name);
+  if (!is_new) return invalid(fmt::format("tar: file '{:.64}' comes twice; pack it once", name));
+  const auto within = [](std::string_view one) {
+    return invalid(fmt::format("tar: '{:.64}' is within a file; rename one of them", one));
+  };
+  for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1))
+    if (names_.contains(std::string_view(name).substr(0, slash))) return within(name);
+  if (const auto next = names_.lower_bound(name + '/'); next != names_.end() && next->starts_with(name + '/'))
+    return within(*next);
+  return {};
+}
+
+Result<Files> read_tar(std::span<const std::byte> tar) {
+  MemorySink sink;
+  TarStream stream(sink);
+  QUERN_TRY(stream.add(tar));
+  QUERN_TRY(stream.finish());
+  return std::move(sink.files);
+}
 
 Result<Bytes> write_tar(const Files& files) {
   if (files.size() > kMostFiles)

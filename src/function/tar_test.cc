@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace quern {
@@ -46,7 +47,53 @@ std::string tar_of(std::initializer_list<Entry> entries) {
   return tar + std::string(1024, '\0');
 }
 
-Result<Files> read(const std::string& tar) { return read_tar(as_bytes_of(tar)); }
+// What a stream gives that gets it in pieces of `size` bytes.
+class PiecewiseSink : public TarStream::Sink {
+ public:
+  Status begin_file(const std::string& name, uint64_t size_bytes) override {
+    name_ = name;
+    size_bytes_ = size_bytes;
+    files[name];
+    return {};
+  }
+  Status add_bytes(std::span<const std::byte> bytes) override {
+    files[name_].insert(files[name_].end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  Status end_file() override {
+    EXPECT_EQ(files[name_].size(), size_bytes_);
+    return {};
+  }
+  Files files;
+
+ private:
+  std::string name_;
+  uint64_t size_bytes_ = 0;
+};
+
+Result<Files> read_in_pieces(const std::string& tar, size_t size) {
+  PiecewiseSink sink;
+  TarStream stream(sink);
+  for (size_t at = 0; at < tar.size(); at += size)
+    QUERN_TRY(stream.add(as_bytes_of(tar).subspan(at).first(std::min(size, tar.size() - at))));
+  QUERN_TRY(stream.finish());
+  return std::move(sink.files);
+}
+
+// Whole, and in pieces: the same comes of it.
+Result<Files> read(const std::string& tar) {
+  auto whole = read_tar(as_bytes_of(tar));
+  for (const size_t size : {size_t{1}, size_t{500}, size_t{513}}) {
+    const auto pieces = read_in_pieces(tar, size);
+    EXPECT_EQ(pieces.ok(), whole.ok());
+    if (pieces.ok()) {
+      EXPECT_EQ(*pieces, *whole);
+    } else {
+      EXPECT_EQ(pieces.error().text, whole.error().text);
+    }
+  }
+  return whole;
+}
 
 std::string problem(std::initializer_list<Entry> entries) {
   auto files = read(tar_of(entries));

@@ -5,6 +5,7 @@
 #include "ipc/frames.h"
 
 #include "ipc/fields.h"
+#include "ipc/shared_page.h"
 
 namespace quern::ipc {
 namespace {
@@ -84,6 +85,12 @@ void fields(V& v, Discovered& d) {
 template <class V>
 void fields(V& v, Dropped& d) {
   v(d.object);
+}
+template <class V>
+void fields(V&, AskFlight&) {}
+template <class V>
+void fields(V& v, Flight& f) {
+  v.list(f.launches, kMostLanes, [&](auto& l) { v(l.run), v(l.number), v(l.since_ns), v(l.used_ns); });
 }
 template <class V>
 void fields(V& v, Build& b) {

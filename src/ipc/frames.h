@@ -110,6 +110,18 @@ struct Dropped {
   uint64_t object = 0;
 };
 
+/// Which launches of its lanes have not ended? Answered by Flight, also while lanes sit in the vendor's calls.
+struct AskFlight {};
+struct Flight {
+  struct Launch {
+    uint64_t run = 0;
+    uint64_t number = 0;   ///< of the first launch of the run that has not ended; it grows
+    int64_t since_ns = 0;  ///< when it was made and those before it had ended
+    int64_t used_ns = 0;   ///< from START to END, all launches of the run that have ended
+  };
+  std::vector<Launch> launches;
+};
+
 struct Discovered {
   struct Found {
     uint32_t index = 0;
@@ -136,8 +148,9 @@ struct Built {
   uint64_t details_bytes = 0;  ///< of the second descriptor: the log, or the signatures
 };
 
-using Frame = std::variant<Start, MapSegment, UnmapSegment, LoadObject, DropObject, LoadProgram, DropProgram,
-                           PreparePlan, DropPlan, Hello, Loaded, Build, Built, Discover, Discovered, Dropped>;
+using Frame =
+    std::variant<Start, MapSegment, UnmapSegment, LoadObject, DropObject, LoadProgram, DropProgram, PreparePlan,
+                 DropPlan, Hello, Loaded, Build, Built, Discover, Discovered, Dropped, AskFlight, Flight>;
 Bytes encode(const Frame& frame);
 /// kInvalid for anything but exactly one whole frame.
 Result<Frame> decode(std::span<const std::byte> bytes);

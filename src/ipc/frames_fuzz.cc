@@ -33,6 +33,7 @@ FuzzPlan fuzz_plan() {
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Hello{{"opencl", "cpu", "key"}, {1, 2}}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Loaded{}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Dropped{3}))));
+  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Flight{{{7, 3, 5, 9}, {8, 1, 2, 3}}}))));
   ipc::PlanFrame frame;
   using Kind = ipc::PlanFrame::Step::Kind;
   frame.buffers = {{.role = ipc::PlanFrame::Role::kOutput, .size_bytes = 64}};

@@ -35,6 +35,15 @@ TEST(Frames, EveryControlFrameComesBackAsItWas) {
   const auto dropped = decode(encode(Frame(Dropped{11})));
   ASSERT_TRUE(dropped.ok());
   EXPECT_EQ(std::get<Dropped>(*dropped).object, 11U);
+
+  EXPECT_TRUE(std::holds_alternative<AskFlight>(*decode(encode(Frame(AskFlight{})))));
+  const auto flight = decode(encode(Frame(Flight{{{7, 3, -5, 9}}})));
+  ASSERT_TRUE(flight.ok());
+  const auto& launch = std::get<Flight>(*flight).launches.at(0);
+  EXPECT_EQ(launch.run, 7U);
+  EXPECT_EQ(launch.number, 3U);
+  EXPECT_EQ(launch.since_ns, -5);
+  EXPECT_EQ(launch.used_ns, 9);
 }
 
 TEST(Frames, EveryCutAndEveryAddedByteIsDamage) {

@@ -46,7 +46,7 @@ std::vector<std::string> row_of(std::string name, const json::value& account) {
 }
 
 // What a server of ours sends; one that sends something else is told so.
-Status print(const std::string& text) try {
+Status print_account(const std::string& text) try {
   const json::value parsed = json::parse(text);
   const std::string by(parsed.at("by").as_string());
   std::string heading = by;
@@ -71,7 +71,7 @@ Status print(const std::string& text) try {
 Status account(const Remote& remote, const std::string& by) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.accounts(by));
-  if (!remote.json) return print(text);
+  if (!remote.json) return print_account(text);
   fmt::print("{}\n", text);
   return {};
 }

@@ -77,7 +77,9 @@ Status read_dim(const std::string& text, std::map<std::string, ParameterValue>& 
   QUERN_TRY(auto pair, split_pair("--dims", text));
   const auto value = parameter_of(pair.second);
   if (!std::holds_alternative<int64_t>(value)) return invalid(fmt::format("--dims {}: a dim is a whole number", text));
-  parameters[pair.first] = value;
+  if (std::get<int64_t>(value) < 0) return invalid(fmt::format("--dims {}: a dim is not negative", text));
+  if (!parameters.emplace(pair.first, value).second)
+    return invalid(fmt::format("--dims {}: '{}' is given twice; give it once", text, pair.first));
   return {};
 }
 
@@ -89,7 +91,8 @@ Result<Wanted> read(const CallFlags& flags) {
   }
   for (const auto& text : flags.params) {
     QUERN_TRY(auto pair, split_pair("--param", text));
-    wanted.parameters[pair.first] = parameter_of(pair.second);
+    if (!wanted.parameters.emplace(pair.first, parameter_of(pair.second)).second)
+      return invalid(fmt::format("--param {}: '{}' is given twice; give it once", text, pair.first));
   }
   for (const auto& text : flags.dims) QUERN_TRY(read_dim(text, wanted.parameters));
   for (const auto& [name, value] : wanted.parameters)

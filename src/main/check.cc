@@ -7,8 +7,10 @@
 #include "function/plan_builder.h"
 #include "main/cases.h"
 #include "main/command.h"
+#include "main/guards.h"
 #include "main/local.h"
 #include "main/slices.h"
+#include "os/file.h"
 
 namespace quern::main {
 namespace {
@@ -57,8 +59,8 @@ Binding odd_sizes(const Manifest& manifest) {
 class Checker {
  public:
   /// `slices` is null if slices are not to be checked.
-  Checker(Local& local, daemon::FunctionRef function, Slices* slices)
-      : local_(local), function_(std::move(function)), slices_(slices) {}
+  Checker(Local& local, daemon::FunctionRef function, Guards& guards, Slices* slices)
+      : local_(local), function_(std::move(function)), guards_(guards), slices_(slices) {}
 
   // Random numbers go in; that it runs to its end is what is checked.
   Status try_size(std::string name, const Binding& binding, bool with_kernels) {
@@ -72,13 +74,7 @@ class Checker {
       request.parameters[manifest.dims[i].name] = binding.dims[i];
     }
     for (size_t i = 0; i < manifest.params.size(); ++i)
-      if (!manifest.params[i].value) {
-        const Scalar value = binding.params[i];
-        if (value.dtype == Dtype::kBool)
-          request.parameters[manifest.params[i].name] = value.bits != 0;
-        else
-          request.parameters[manifest.params[i].name] = number_of(value);
-      }
+      if (!manifest.params[i].value) request.parameters[manifest.params[i].name] = parameter_of(binding.params[i]);
     if (const auto plan = make_plan(manifest, binding); !plan.ok()) {
       row.result = "is refused: " + plan.error().text;
       rows_.push_back(std::move(row));
@@ -92,11 +88,12 @@ class Checker {
     const auto answer = call(request);
     if (!answer.ok()) {
       row.ok = false;
-      row.result = answer.error().text;
+      QUERN_TRY(row.result, explain(answer.error(), request, binding));
     } else {
       row.device_ns = answer->call->times.device_time_ns;
       if (with_kernels) QUERN_TRY(note_kernels(binding, *answer->call));
       QUERN_TRY(try_slices(request, binding, *answer, row));
+      QUERN_TRY(try_guards(request, binding, *answer, row));
     }
     rows_.push_back(std::move(row));
     return {};
@@ -109,15 +106,19 @@ class Checker {
     for (const OwnedTensor& input : one.inputs) request.inputs.push_back(input.view());
     Row row{"expected/" + one.name, "", "", true, 0};
     const auto answer = call(request);
-    if (!answer.ok()) {
-      rows_.push_back({row.name, "", answer.error().text, false, 0});
-      return {};
-    }
-    row.device_ns = answer->call->times.device_time_ns;
     CallSpec spec;
     spec.parameters = one.parameters;
     for (const OwnedTensor& input : one.inputs) spec.inputs.push_back({input.name, input.dtype, input.shape});
-    QUERN_TRY(const Binding binding, bind(manifest, spec));
+    const auto bound = bind(manifest, spec);
+    if (!answer.ok() || !bound.ok()) {
+      const Error& error = answer.ok() ? bound.error() : answer.error();
+      rows_.push_back({row.name, "", error.text, false, 0});
+      if (!bound.ok()) return {};
+      QUERN_TRY(rows_.back().result, explain(error, request, *bound));
+      return {};
+    }
+    row.device_ns = answer->call->times.device_time_ns;
+    const Binding& binding = *bound;
     row.sizes = sizes_of(manifest, binding);
     if (one.name == "default") QUERN_TRY(note_kernels(binding, *answer->call));
     double largest = 0;
@@ -136,6 +137,7 @@ class Checker {
     }
     if (row.ok) row.result = largest == 0 ? "is equal" : fmt::format("is equal within {:.1g}", largest);
     QUERN_TRY(try_slices(request, binding, *answer, row));
+    QUERN_TRY(try_guards(request, binding, *answer, row));
     rows_.push_back(std::move(row));
     return {};
   }
@@ -186,8 +188,25 @@ class Checker {
   // Once to warm up, then for the time.
   Result<Local::Answer> call(const client::InferRequest& request) {
     QUERN_TRY(const auto first, local_.call(function_, request, false));
-    if (slices_) first_ = copy_of(first.answer.outputs);
+    first_ = copy_of(first.answer.outputs);
     return local_.call(function_, request, true);
+  }
+
+  // The text of an error of a call. A fault names the kernel only; with guards the buffer is often found.
+  Result<std::string> explain(const Error& error, const client::InferRequest& request, const Binding& binding) {
+    if (error.code != ErrorCode::kFaulted) return error.text;
+    QUERN_TRY(const auto found, guards_.explain_fault(request, binding));
+    return found.value_or(error.text);
+  }
+
+  Status try_guards(const client::InferRequest& request, const Binding& binding, const Local::Answer& answer,
+                    Row& row) {
+    const bool is_same = !difference(first_, answer.answer.outputs);
+    QUERN_TRY(const auto found, guards_.run(request, binding, is_same));
+    if (!found) return {};
+    row.result = fmt::format("{}{}{}", row.ok ? "" : row.result, row.ok ? "" : "; ", *found);
+    row.ok = false;
+    return {};
   }
 
   Status try_slices(const client::InferRequest& request, const Binding& binding, const Local::Answer& answer,
@@ -232,6 +251,7 @@ class Checker {
 
   Local& local_;
   daemon::FunctionRef function_;
+  Guards& guards_;
   Slices* slices_;
   OutputBytes first_;  // of the call before the last
   std::vector<Row> rows_;
@@ -252,20 +272,38 @@ void print_error_json(const std::string& folder, const Error& error) {
              json_string(name_of(error.code)), json_string(error.text));
 }
 
-Result<bool> check(const CheckFlags& flags) {
+/// A folder that is gone with its owner.
+struct TemporaryFolder {
+  std::string path;
+  TemporaryFolder() = default;
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    if (!path.empty()) os::remove_tree(path);
+  }
+};
+
+Result<bool> check(CheckFlags flags) {
   QUERN_TRY(const Folder folder, read_folder(flags.folder));
   if (!folder.parsed.manifest) {
     if (flags.json) return print_mistakes_json(folder), false;
     QUERN_TRY(tell_mistakes(folder));
   }
   QUERN_TRY(const std::vector<Case> cases, read_cases(flags.folder));
+  // The function is deployed several times, and compiled once.
+  TemporaryFolder binaries;
+  if (flags.local.binary_cache.empty()) {
+    QUERN_TRY(binaries.path, os::make_temporary_folder("quern-check"));
+    flags.local.binary_cache = binaries.path;
+  }
   QUERN_TRY(auto local, Local::create(flags.local));
   QUERN_TRY(const auto function, local->deploy(folder));
   std::unique_ptr<Slices> slices;
   if (flags.slices) {
     QUERN_TRY(slices, Slices::create(flags.local, folder));
   }
-  Checker checker(*local, function, slices.get());
+  Guards guards(flags.local, folder);
+  Checker checker(*local, function, guards, slices.get());
   const Manifest& manifest = function->manifest;
   // A case of that name has numbers that make sense, and says what must come out: better than random ones.
   const auto has_case = [&](std::string_view name) {
@@ -300,7 +338,8 @@ void add_check(CLI::App& app, Work& work) {
   command->footer(
       "Runs every case in FOLDER/expected, and the smallest, the default and an odd size with random inputs unless "
       "there\n"
-      "is a case of that name:\n"
+      "is a case of that name; each also with guards around its buffers, to find what is written or read outside of "
+      "them:\n"
       "  expected/CASE/input/NAME.npy, expected/CASE/output/NAME.npy, expected/CASE/case.yaml (dims, params, rtol, "
       "atol)\n\nExample:\n  quern check examples/jacobi");
   command->callback([=, &work] {

@@ -23,7 +23,6 @@ using Work = std::function<int()>;
 void add_serve(CLI::App& app, Work& work);
 void add_executor(CLI::App& app, Work& work);
 void add_builder(CLI::App& app, Work& work);
-void add_launcher(CLI::App& app, Work& work);
 void add_deploy(CLI::App& app, Work& work);
 void add_invoke(CLI::App& app, Work& work);
 void add_new(CLI::App& app, Work& work);
@@ -47,9 +46,10 @@ void add_remove(CLI::App& app, Work& work);
 void add_history(CLI::App& app, Work& work);
 void add_rollback(CLI::App& app, Work& work);
 void add_set(CLI::App& app, Work& work);
+void add_doctor(CLI::App& app, Work& work);
 void add_simulate(CLI::App& app, Work& work);
-void add_calibrate(CLI::App& app, Work& work);
-void add_bench(CLI::App& app, Work& work);
+/// Names the subcommands of quern-bench in the help: see main/measure.h.
+void add_measured(CLI::App& app, Work& work);
 void add_demo(CLI::App& app, Work& work);
 void add_version(CLI::App& app, Work& work);
 

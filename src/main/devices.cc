@@ -12,7 +12,7 @@
 namespace quern::main {
 namespace {
 
-int list(const Remote& remote) {
+int list_devices(const Remote& remote) {
   auto server = client::Client::create(remote.options);
   if (!server.ok()) return fail(server.error());
   const auto devices = server->devices();
@@ -38,7 +38,7 @@ int list(const Remote& remote) {
 void add_devices(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("devices", "List the devices and what they did");
   auto remote = add_remote_flags(*command);
-  command->callback([=, &work] { work = [=] { return list(*remote); }; });
+  command->callback([=, &work] { work = [=] { return list_devices(*remote); }; });
 }
 
 }  // namespace quern::main

@@ -14,19 +14,18 @@ namespace {
 
 Status get(const Remote& remote, const std::string& id, const std::string& path, bool keep) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
-  // With --output a lease is over only once its bytes are in the file.
-  QUERN_TRY(const Bytes bytes, server.get_object(id, keep || !path.empty()));
-  if (path.empty()) {
-    if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
-      return unavailable("standard output: takes no more; give --output FILE");
-    return {};
+  // A lease is over only once its bytes are where they were to go.
+  QUERN_TRY(const Bytes bytes, server.get_object(id, true));
+  if (!path.empty()) {
+    QUERN_TRY(os::write_file(path, bytes));
+  } else if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0) {
+    return unavailable("standard output: takes no more; give --output FILE");
   }
-  QUERN_TRY(os::write_file(path, bytes));
   if (id.starts_with("lease-") && !keep) {
     const Status removed = server.remove_object(id);
     if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed;  // it may be over by itself
   }
-  fmt::print("{} in {}\n", show_bytes(bytes.size()), path);
+  if (!path.empty()) fmt::print("{} in {}\n", show_bytes(bytes.size()), path);
   return {};
 }
 

@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 
 // What a server of ours sends; one that sends something else is told so.
-Status print(const std::string& text) try {
+Status print_history(const std::string& text) try {
   const json::value parsed = json::parse(text);
   std::vector<std::vector<std::string>> rows{{"VERSION", "DEPLOYED", ""}};
   const auto string_of = [](const json::value& value) { return std::string(value.as_string()); };
@@ -33,7 +33,7 @@ Status print(const std::string& text) try {
 Status history(const Remote& remote, const std::string& name) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.history(name));
-  if (!remote.json) return print(text);
+  if (!remote.json) return print_history(text);
   fmt::print("{}\n", text);
   return {};
 }

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "daemon/config.h"
+#include "daemon/daemon_waits.h"
 #include "daemon/discover.h"
 #include "function/tar.h"
 #include "main/drivers.h"
@@ -46,13 +47,18 @@ Status tell_mistakes(const Folder& folder) {
 
 namespace {
 
-Status slice_devices(daemon::Config& config, uint64_t seed) {
+Status wrap_drivers(daemon::Config& config, const LocalFlags& flags) {
   if (config.devices.empty()) {
     const std::string folder = config.state_folder + "/discover";
     QUERN_TRY(config.devices, daemon::discover_devices(folder));
     os::remove_tree(folder);
   }
-  for (daemon::DeviceConfig& device : config.devices) device.driver = sliced_name(device.driver, seed);
+  for (daemon::DeviceConfig& device : config.devices) {
+    if (flags.slices) device.driver = sliced_name(device.driver, *flags.slices);
+    if (!flags.poison) continue;
+    device.driver = guarded_name(device.driver, *flags.poison);
+    device.in_place = false;  // what is used in place lies in memory of the daemon, where there is no room for guards
+  }
   return {};
 }
 
@@ -73,7 +79,7 @@ Result<std::unique_ptr<Local>> Local::create(const LocalFlags& flags) {
   std::unique_ptr<Local> self(new Local(std::move(state), std::move(signals), std::move(quit)));
   config.state_folder = self->state_;
   if (!flags.binary_cache.empty()) config.binary_cache = os::absolute(flags.binary_cache);
-  if (flags.slices) QUERN_TRY(slice_devices(config, *flags.slices));
+  if (flags.slices || flags.poison) QUERN_TRY(wrap_drivers(config, flags));
   QUERN_TRY(self->daemon_, daemon::Daemon::create(std::move(config)));
   QUERN_TRY(self->tenant_, self->daemon_->authenticate(""));
   self->watcher_ = os::Thread("watcher", [raw = self.get()] { raw->watch(); });
@@ -104,10 +110,7 @@ Local::~Local() {
 }
 
 Result<daemon::FunctionRef> Local::deploy(const Folder& folder, bool tell) {
-  std::promise<Result<daemon::Deployed>> promise;
-  daemon_->deploy(*tenant_, folder.name, folder.tar,
-                  [&](Result<daemon::Deployed> deployed) { promise.set_value(std::move(deployed)); });
-  const auto deployed = promise.get_future().get();
+  const auto deployed = daemon::deploy_and_wait(*daemon_, *tenant_, folder.name, folder.tar);
   if (!deployed.ok()) return or_interrupted(deployed.error());
   if (tell)
     for (const std::string& warning : deployed->warnings) fmt::print(stderr, "{}\n", warning);
@@ -122,9 +125,9 @@ Result<Local::Answer> Local::call(const daemon::FunctionRef& function, const cli
   options.profile = profile;
   spec.parameters = request.parameters;
   if (const auto timeout = spec.parameters.extract("timeout")) {
-    const auto* micros = std::get_if<int64_t>(&timeout.mapped());
-    if (!micros || *micros < 1) return invalid("--param timeout: write a whole number of microseconds, at least 1");
-    options.timeout = Duration::micros(*micros);
+    const auto given = timeout_of(timeout.mapped());
+    if (!given.ok()) return invalid("--param timeout: " + given.error().text);
+    options.timeout = *given;
   }
   if (const auto priority = spec.parameters.extract("priority")) {
     const auto* number = std::get_if<int64_t>(&priority.mapped());

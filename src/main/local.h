@@ -21,7 +21,9 @@ namespace quern::main {
 /// The flags of every command that works without a server.
 struct LocalFlags {
   std::string config, binary_cache;
-  std::optional<uint64_t> slices = {};  ///< no flag of its own: launch in random slices of this seed (hal/sliced.h)
+  // Without a flag of their own.
+  std::optional<uint64_t> slices = {};  ///< launch in random slices of this seed (hal/sliced.h)
+  std::optional<uint8_t> poison = {};   ///< guards around memory, all of it filled with this byte (hal/guarded.h)
 };
 void add_local_flags(CLI::App& command, LocalFlags& flags);
 

@@ -17,7 +17,7 @@ namespace json = boost::json;
 uint64_t bytes_of(const json::value& value, std::string_view key) { return value.at(key).to_number<uint64_t>(); }
 
 // What a server of ours sends; one that sends something else is told so.
-Status print(const std::string& text) try {
+Status print_memory(const std::string& text) try {
   const json::value parsed = json::parse(text);
   std::vector<std::vector<std::string>> rows{{"MEMORY", "SIZE", "HELD", "PINNED", "PROMISED", "LEAVING", "FREE"}};
   for (const json::value& place : parsed.at("places").as_array()) {
@@ -60,7 +60,7 @@ Status print(const std::string& text) try {
 Status memory(const Remote& remote) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.memory());
-  if (!remote.json) return print(text);
+  if (!remote.json) return print_memory(text);
   fmt::print("{}\n", text);
   return {};
 }

@@ -10,7 +10,7 @@
 namespace quern::main {
 namespace {
 
-Status list(client::Client& server, bool json) {
+Status list_objects(client::Client& server, bool json) {
   QUERN_TRY(const auto objects, server.objects());
   if (json) {
     fmt::print("{}\n", objects.json);
@@ -42,7 +42,7 @@ Status remove(client::Client& server, const std::vector<std::string>& ids, bool 
 
 Status objects(const Remote& remote, const std::vector<std::string>& removed) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
-  return removed.empty() ? list(server, remote.json) : remove(server, removed, remote.json);
+  return removed.empty() ? list_objects(server, remote.json) : remove(server, removed, remote.json);
 }
 
 }  // namespace

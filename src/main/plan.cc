@@ -10,6 +10,7 @@
 #include "main/call.h"
 #include "main/command.h"
 #include "main/local.h"
+#include "main/tensors.h"
 
 namespace quern::main {
 namespace {
@@ -38,12 +39,8 @@ Result<Binding> binding_of(const Manifest& manifest, const std::map<std::string,
   CallSpec call;
   call.parameters = given;
   for (size_t i = 0; i < manifest.params.size(); ++i)
-    if (!manifest.params[i].value && !given.contains(manifest.params[i].name)) {
-      if (manifest.params[i].dtype == Dtype::kBool)
-        call.parameters[manifest.params[i].name] = binding.params[i].bits != 0;
-      else
-        call.parameters[manifest.params[i].name] = number_of(binding.params[i]);
-    }
+    if (!manifest.params[i].value && !given.contains(manifest.params[i].name))
+      call.parameters[manifest.params[i].name] = parameter_of(binding.params[i]);
   for (size_t i = 0; i < manifest.dims.size(); ++i)
     if (!manifest.dims[i].fixed) call.parameters[manifest.dims[i].name] = binding.dims[i];
   const auto names = names_in(manifest, binding);

@@ -73,6 +73,8 @@ void add_smallest(const client::FunctionInfo& function, Wanted& wanted) {
       wanted.parameters[key] = false;
     else if (least && least->is_double())
       wanted.parameters[key] = least->get_double();
+    else if (least && least->is_uint64())
+      wanted.parameters[key] = least->get_uint64();
     else
       wanted.parameters[key] = least ? least->to_number<int64_t>() : int64_t{0};
   }
@@ -179,7 +181,7 @@ void print_gaps(const json::array& gaps) {
   fmt::print("\n{}", align(rows, kNumbers));
 }
 
-void print_people(const json::value& profile) {
+void print_profile_for_people(const json::value& profile) {
   const std::string name = text_of(profile, "function"), version = text_of(profile, "version");
   const json::array &kernels = profile.at("kernels").as_array(), &gaps = profile.at("gaps").as_array();
   if (version.empty())
@@ -202,7 +204,7 @@ void print_people(const json::value& profile) {
 }
 
 // What a server of ours sends; one that sends something else is told so.
-Status print(const std::string& text, const Measurement* measured, bool as_json) try {
+Status print_profile(const std::string& text, const Measurement* measured, bool as_json) try {
   json::value profile = json::parse(text);
   const auto median = measured ? measured->times[measured->times.size() / 2] : 0;
   if (as_json) {
@@ -216,7 +218,7 @@ Status print(const std::string& text, const Measurement* measured, bool as_json)
     fmt::print("measured {} calls, one after the other, with {}: half of them took less than {}\n\n",
                measured->times.size(), measured->with.empty() ? "no inputs" : measured->with,
                show_time(static_cast<double>(median)));
-  print_people(profile);
+  print_profile_for_people(profile);
   return {};
 } catch (const std::exception& problem) {
   return unavailable(fmt::format("server: answers with no profile ({}); is it another version?", problem.what()));
@@ -232,7 +234,7 @@ Status profile(const Remote& remote, const ProfileFlags& flags) {
     QUERN_TRY(measured, measure(server, flags));
   }
   QUERN_TRY(const std::string text, server.profile(flags.function));
-  return print(text, measured ? &*measured : nullptr, remote.json);
+  return print_profile(text, measured ? &*measured : nullptr, remote.json);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "function/npy.h"
 #include "main/command.h"
@@ -11,8 +12,23 @@
 namespace quern::main {
 namespace {
 
+constexpr size_t kMostInput = size_t{1} << 31, kInputStep = size_t{1} << 20;
+
+Result<Bytes> read_standard_input() {
+  Bytes bytes;
+  for (size_t size = 0;;) {
+    bytes.resize(size + kInputStep);
+    const size_t got = std::fread(bytes.data() + size, 1, kInputStep, stdin);
+    bytes.resize(size += got);
+    if (got < kInputStep) break;
+    if (size >= kMostInput) return invalid("standard input: is longer than the 2 GiB that an object may have");
+  }
+  if (std::ferror(stdin)) return unavailable("standard input: cannot be read");
+  return bytes;
+}
+
 Status put(const Remote& remote, const std::string& path, bool whole) {
-  QUERN_TRY(const Bytes file, os::read_file(path));
+  QUERN_TRY(const Bytes file, path == "-" ? read_standard_input() : os::read_file(path));
   std::span<const std::byte> bytes = file;
   // An object is the elements of a tensor, and an input has no header.
   if (path.ends_with(".npy") && !whole) {
@@ -36,7 +52,10 @@ void add_put(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("put", "Store a file as an object, for calls to name");
   auto path = std::make_shared<std::string>();
   auto whole = std::make_shared<bool>(false);
-  command->add_option("FILE", *path, "Elements as they are, or a .npy file, whose elements are stored")->required();
+  command
+      ->add_option("FILE", *path,
+                   "Elements as they are, or a .npy file, whose elements are stored; - for standard input")
+      ->required();
   command->add_flag("--whole", *whole, "Store a .npy file with its header");
   auto remote = add_remote_flags(*command);
   command->footer(

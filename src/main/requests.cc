@@ -10,7 +10,7 @@
 namespace quern::main {
 namespace {
 
-int list(const Remote& remote) {
+int list_requests(const Remote& remote) {
   auto server = client::Client::create(remote.options);
   if (!server.ok()) return fail(server.error());
   const auto requests = server->requests();
@@ -39,7 +39,7 @@ void add_requests(CLI::App& app, Work& work) {
   auto* command = app.add_subcommand("requests", "List the requests that wait, run, or ended lately");
   auto remote = add_remote_flags(*command);
   command->footer("AGE counts from when it was submitted. `quern cancel ID` ends one.");
-  command->callback([=, &work] { work = [=] { return list(*remote); }; });
+  command->callback([=, &work] { work = [=] { return list_requests(*remote); }; });
 }
 
 }  // namespace quern::main

@@ -4,15 +4,18 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/units.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "main/command.h"
 #include "os/event.h"
+#include "os/fd.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/signals.h"
+#include "os/thread.h"
 #include "server/server.h"
 
 namespace quern::main {
@@ -71,6 +74,7 @@ os::Level level_of(const std::string& name) {
 
 Status serve(const ServeFlags& flags) {
   os::start_log(level_of(flags.log_level));
+  os::want_all_descriptors();
   QUERN_TRY(auto address, split_listen(flags.listen));
   const auto& [host, port] = address;
   QUERN_TRY(auto config, read_config(flags));
@@ -79,7 +83,9 @@ Status serve(const ServeFlags& flags) {
         fmt::format("--listen {}: without tenants anyone who can reach it could run code; name tenants with "
                     "keys in a quern.yaml (--config), or listen on 127.0.0.1",
                     flags.listen));
+  const bool has_keys = !config.tenants.empty();
   QUERN_TRY(auto stop, os::stop_signals());  // before any thread: they inherit what is blocked
+  QUERN_TRY(const os::Event stopped, os::Event::create());
   QUERN_TRY(auto daemon, daemon::Daemon::create(std::move(config)));
   server::ServerConfig server_config;
   server_config.host = host;
@@ -87,6 +93,7 @@ Status serve(const ServeFlags& flags) {
   server_config.version = version();
   server_config.threads = flags.threads;
   server_config.cores = flags.cores;
+  server_config.has_keys = has_keys;
   auto server = server::Server::create(server_config, *daemon);
   if (!server.ok()) {
     daemon->stop({0});
@@ -98,10 +105,19 @@ Status serve(const ServeFlags& flags) {
   std::fflush(stdout);
 
   os::wait_readable(stop.get(), Duration::forever());
-  os::log_info("asked to stop; calls that run may end within {}", to_string(kStopLimit));
+  (void)os::take_signal(stop);
+  os::log_info("asked to stop; calls that run may end within {}, or are cut off by a second signal",
+               to_string(kStopLimit));
+  // Whoever asks twice does not want to wait. Executors and builders end with this process.
+  const os::Thread impatient("impatient", [&] {
+    os::wait_first_readable(stop.get(), stopped.fd());
+    if (os::take_signal(stop)) std::_Exit(1);
+  });
+  daemon->stop_deploys();
   (*server)->stop(kStopLimit);
   daemon->stop(kStopLimit);
   os::log_info("stopped");
+  stopped.signal();
   return {};
 }
 

@@ -94,13 +94,26 @@ ParameterValue parameter_of(const std::string& text) {
   if (text == "true" || text == "false") return text == "true";
   const char* end = text.data() + text.size();
   int64_t whole = 0;
-  if (const auto [rest, problem] = std::from_chars(text.data(), end, whole); problem == std::errc() && rest == end)
+  if (const auto [rest, problem] = std::from_chars(text.data(), end, whole); problem == std::errc() && rest == end) {
+    if (whole == 0 && text.starts_with('-')) return -0.0;  // an integer would lose the sign
     return whole;
+  }
+  uint64_t large = 0;
+  if (const auto [rest, problem] = std::from_chars(text.data(), end, large); problem == std::errc() && rest == end)
+    return large;
   double real = 0;
   if (const auto [rest, problem] = std::from_chars(text.data(), end, real);
       problem == std::errc() && rest == end && std::isfinite(real))
     return real;
   return text;
+}
+
+ParameterValue parameter_of(Scalar scalar) {
+  if (scalar.dtype == Dtype::kBool) return scalar.bits != 0;
+  if (is_float(scalar.dtype)) return number_of(scalar);
+  if (scalar.dtype == Dtype::kUint64 && scalar.bits >> 63 != 0) return scalar.bits;
+  if (size_of(scalar.dtype) == 8) return static_cast<int64_t>(scalar.bits);
+  return static_cast<int64_t>(number_of(scalar));
 }
 
 Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& function, const std::vector<InputFlag>& flags,
@@ -161,7 +174,9 @@ std::string show_element(const client::TensorView& tensor, size_t index, bool js
   if (tensor.dtype == Dtype::kUint64) return fmt::format("{}", scalar.bits);
   if (tensor.dtype == Dtype::kInt64) return fmt::format("{}", static_cast<int64_t>(scalar.bits));
   const double number = number_of(scalar);
-  if (json && !std::isfinite(number)) return "null";
+  if (json && std::isnan(number)) return "\"NaN\"";
+  if (json && std::isinf(number)) return number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  if (json && number == 0 && std::signbit(number)) return "-0.0";  // "-0" would be read back as an integer
   return tensor.dtype == Dtype::kFp64 ? fmt::format("{}", number) : fmt::format("{}", static_cast<float>(number));
 }
 

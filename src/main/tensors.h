@@ -36,8 +36,11 @@ struct InputFlag {
 /// "NAME=VALUE" of a flag. kInvalid without a name or a value.
 Result<std::pair<std::string, std::string>> split_pair(std::string_view flag, const std::string& text);
 
-/// A whole number, a real one, true or false, else text: what JSON would make of it.
+/// A whole number, a real one, true or false, else text: what JSON would make of it. Whole numbers of 64 bits are
+/// exact.
 ParameterValue parameter_of(const std::string& text);
+/// The value of a param as a request would send it, exactly.
+ParameterValue parameter_of(Scalar scalar);
 
 /// The tensors of a call: files are read, the others made in the shape that follows from `dims`, from the shapes of the
 /// files, or from the function's defaults; so does the shape of objects, which only a server has. The same seed gives
@@ -49,7 +52,9 @@ Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& functio
 
 Status write_npy(const std::string& path, const client::TensorView& tensor);
 
-/// The element as people read it, or as JSON has it: "null" where JSON has no such number.
+/// The element as people read it, or as JSON has it: numbers that JSON does not have are the texts "NaN", "Infinity"
+/// and
+/// "-Infinity".
 std::string show_element(const client::TensorView& tensor, size_t index, bool json = false);
 size_t elements_of(const client::TensorView& tensor);
 

@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 
 // What a server of ours sends; one that sends something else is told so.
-Status print(const std::string& text) try {
+Status print_story(const std::string& text) try {
   const json::value parsed = json::parse(text);
   for (const json::value& line : parsed.at("sentences").as_array())
     fmt::print("{}\n", std::string_view(line.as_string()));
@@ -25,7 +25,7 @@ Status print(const std::string& text) try {
 Status why(const Remote& remote, const std::string& request) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.why(request));
-  if (!remote.json) return print(text);
+  if (!remote.json) return print_story(text);
   fmt::print("{}\n", text);
   return {};
 }

@@ -36,4 +36,9 @@ bool wait_readable(int fd, Duration limit) {
   return ppoll(&item, 1, limit == Duration::forever() ? nullptr : &time, nullptr) > 0;
 }
 
+void wait_first_readable(int fd, int other) {
+  pollfd items[] = {{fd, POLLIN, 0}, {other, POLLIN, 0}};
+  (void)ppoll(items, 2, nullptr, nullptr);
+}
+
 }  // namespace quern::os

@@ -26,5 +26,7 @@ class Event {
 
 /// Sleeps until `fd` is readable or hung up, or `limit` has passed; true if it is.
 bool wait_readable(int fd, Duration limit);
+/// Sleeps until one of two is.
+void wait_first_readable(int fd, int other);
 
 }  // namespace quern::os

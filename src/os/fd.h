@@ -31,4 +31,9 @@ class Fd {
 Result<Fd> duplicate(int fd);
 inline Result<Fd> duplicate(const Fd& fd) { return duplicate(fd.get()); }
 
+/// A descriptor to give up when there is no other; none if there is none now.
+Fd spare_descriptor();
+/// As many descriptors as this user may have, for this process and those that it starts.
+void want_all_descriptors();
+
 }  // namespace quern::os

@@ -94,6 +94,24 @@ Status append(const Fd& file, const std::string& path, std::span<const std::byte
   return write_all(file, path, bytes);
 }
 
+void begin_writing(const Fd& file, uint64_t offset, uint64_t size_bytes) {
+  (void)sync_file_range(file.get(), static_cast<off64_t>(offset), static_cast<off64_t>(size_bytes),
+                        SYNC_FILE_RANGE_WRITE);
+}
+
+Status rename_durably(const Fd& file, const std::string& from, const std::string& to) {
+  if (fsync(file.get()) != 0) return failed(from, "fsync");
+  QUERN_TRY(rename_file(from, to));
+  Fd folder(::open(fs::path(to).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder && fsync(folder.get()) != 0) return failed(to, "fsync of its folder");
+  return {};
+}
+
+Status rename_file(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) return failed(to, "rename");
+  return {};
+}
+
 Status write_file_durably(const std::string& path, std::span<const std::byte> bytes) {
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = fmt::format("{}.{}.{}.tmp", path, getpid(), counter.fetch_add(1));
@@ -101,17 +119,10 @@ Status write_file_durably(const std::string& path, std::span<const std::byte> by
     Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!fd) return failed(temporary, "create");
     QUERN_TRY(write_all(fd, temporary, bytes));
-    if (fsync(fd.get()) != 0) return failed(temporary, "fsync");
-    if (rename(temporary.c_str(), path.c_str()) != 0) return failed(path, "rename");
-    return {};
+    return rename_durably(fd, temporary, path);
   }();
-  if (!written.ok()) {
-    ::unlink(temporary.c_str());
-    return written;
-  }
-  Fd folder(::open(fs::path(path).parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder && fsync(folder.get()) != 0) return failed(path, "fsync of its folder");
-  return {};
+  if (!written.ok()) ::unlink(temporary.c_str());
+  return written;
 }
 
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
@@ -126,6 +137,28 @@ Status make_folders(const std::string& path, uint32_t mode) {
   if (problem)
     return {Error{ErrorCode::kDenied, fmt::format("{}: {}; name a folder that can be made", path, problem.message())}};
   if (made) fs::permissions(path, static_cast<fs::perms>(mode), problem);
+  return {};
+}
+
+bool is_private_folder(const std::string& path) {
+  struct stat found;
+  return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() &&
+         (found.st_mode & 077) == 0;
+}
+
+Status make_private_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed(path, "create");
+  if (is_private_folder(path)) return {};
+  return denied(
+      fmt::format("{}: is not a folder of this user alone; whoever made it may change what is in it. Remove "
+                  "it, and start again",
+                  path));
+}
+
+Status make_private(const std::string& path) {
+  std::error_code problem;
+  const bool is_folder = fs::is_directory(path, problem);
+  if (::chmod(path.c_str(), is_folder ? 0700 : 0600) != 0) return failed(path, "change the mode");
   return {};
 }
 
@@ -152,6 +185,29 @@ std::optional<uint64_t> file_size(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
   return static_cast<uint64_t>(info.st_size);
+}
+
+std::optional<FileStatus> status_of(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return std::nullopt;
+  FileStatus status;
+  status.owner = info.st_uid;
+  status.mode = info.st_mode & 07777;
+  status.size_bytes = static_cast<uint64_t>(info.st_size);
+  status.is_file = S_ISREG(info.st_mode);
+  status.is_folder = S_ISDIR(info.st_mode);
+  return status;
+}
+
+Status move_file(const std::string& path, const std::string& to) {
+  if (status_of(to)) return conflict(fmt::format("{}: is there already; move it away first", to));
+  if (::rename(path.c_str(), to.c_str()) != 0) return failed(path, "move");
+  return {};
+}
+
+Status give_to(const std::string& path, uint32_t owner) {
+  if (::lchown(path.c_str(), owner, static_cast<gid_t>(-1)) != 0) return failed(path, "change the owner");
+  return {};
 }
 
 Status link_file(const std::string& path, const std::string& second) {
@@ -182,6 +238,24 @@ Result<std::vector<std::string>> list_files(const std::string& folder, size_t mo
   if (problem) return not_found(fmt::format("{}: {}", folder, problem.message()));
   std::sort(names.begin(), names.end());
   return names;
+}
+
+Result<bool> has_plain_file(const std::string& folder, const std::string& name) {
+  const fs::path relative(name);
+  if (relative.empty() || relative.is_absolute() || relative.lexically_normal() != relative || name.starts_with(".."))
+    return false;
+  fs::path at(folder);
+  fs::file_type type = fs::file_type::directory;
+  for (const fs::path& part : relative) {
+    if (type != fs::file_type::directory) return false;
+    at /= part;
+    std::error_code problem;
+    type = fs::symlink_status(at, problem).type();
+    if (type == fs::file_type::not_found || type == fs::file_type::none) return false;
+    if (type != fs::file_type::directory && type != fs::file_type::regular)
+      return invalid(fmt::format("{}: is a link or a special file; a function has plain files only", at.string()));
+  }
+  return type == fs::file_type::regular;
 }
 
 std::vector<std::string> list_folder(const std::string& folder) {

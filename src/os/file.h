@@ -33,7 +33,20 @@ Result<Fd> create_file(const std::string& path);
 /// All of `bytes` at the end of what was appended so far; `path` is for the error's text.
 Status append(const Fd& file, const std::string& path, std::span<const std::byte> bytes);
 
+/// Asks the disk to begin with what was appended from `offset` on, and waits for nothing: who syncs later waits less.
+void begin_writing(const Fd& file, uint64_t offset, uint64_t size_bytes);
+/// What was appended to the file `from` is on disk, and its name is `to`, in place of whatever had it; all or nothing.
+Status rename_durably(const Fd& file, const std::string& from, const std::string& to);
+/// At once; what was at `to` is gone. Says nothing about the disk.
+Status rename_file(const std::string& from, const std::string& to);
+
 Status make_folders(const std::string& path, uint32_t mode = 0755);
+/// A folder that this user made and nobody else can read or write. kDenied if the path is something else already: a
+/// link, a folder of another user, or one that others may use.
+Status make_private_folder(const std::string& path);
+bool is_private_folder(const std::string& path);
+/// Takes a file or folder away from all but its owner.
+Status make_private(const std::string& path);
 /// A folder that nobody else has, in $TMPDIR or /tmp; its maker removes it.
 Result<std::string> make_temporary_folder(std::string_view prefix);
 void remove_tree(const std::string& path);
@@ -42,12 +55,28 @@ bool exists(const std::string& path);
 bool is_folder(const std::string& path);
 /// Nothing if it is no regular file.
 std::optional<uint64_t> file_size(const std::string& path);
+/// What a name in a folder stands for; a link is not followed.
+struct FileStatus {
+  uint32_t owner = 0;  ///< user id
+  uint32_t mode = 0;   ///< the permission bits
+  uint64_t size_bytes = 0;
+  bool is_file = false, is_folder = false;  ///< neither: a link or a special file
+};
+/// Nothing if there is no such name.
+std::optional<FileStatus> status_of(const std::string& path);
+/// A new name on the same file system. kConflict if something has that name already.
+Status move_file(const std::string& path, const std::string& to);
+/// Makes another user the owner; the superuser may. A link is not followed.
+Status give_to(const std::string& path, uint32_t owner);
 /// A second name for the same file, in place of whatever had it. A copy where the file system has no links.
 Status link_file(const std::string& path, const std::string& second);
 
 /// Regular files below `folder`, relative, sorted. kInvalid for a link or anything else that is no file or folder;
 /// kExhausted past `most` files.
 Result<std::vector<std::string>> list_files(const std::string& folder, size_t most);
+/// Whether there is a regular file of this relative name below `folder`; a name with `..` or a leading slash has none.
+/// kInvalid if it, or a folder on the way to it, is a link or a special file.
+Result<bool> has_plain_file(const std::string& folder, const std::string& name);
 /// Names directly in `folder`, sorted.
 std::vector<std::string> list_folder(const std::string& folder);
 

@@ -120,6 +120,11 @@ std::optional<Exit> Process::wait(Duration limit) {
   return WIFSIGNALED(status) ? Exit{0, WTERMSIG(status)} : Exit{WEXITSTATUS(status), 0};
 }
 
+Status work_in(const std::string& folder) {
+  if (chdir(folder.c_str()) != 0) return internal(fmt::format("{}: cannot work there: {}", folder, strerror(errno)));
+  return {};
+}
+
 std::string own_path() {
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof path);

@@ -57,6 +57,9 @@ class Process {
   Fd pidfd_;
 };
 
+/// Makes this the folder of the process, from which relative names go.
+Status work_in(const std::string& folder);
+
 /// The path of the program that runs.
 std::string own_path();
 

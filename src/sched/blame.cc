@@ -31,6 +31,11 @@ Duration Blame::quarantine_left(FunctionId function, Time now) const {
   return it->second.quarantined_until - now;
 }
 
+uint32_t Blame::kills_in_a_row(FunctionId function) const {
+  const auto it = records_.find(function);
+  return it == records_.end() ? 0 : it->second.kills_in_a_row;
+}
+
 void Blame::killed(FunctionId function, Time now) {
   Record& record = records_.at(function);
   record.good_runs_owed = config_.own_executor_runs;

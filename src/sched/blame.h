@@ -28,6 +28,9 @@ class Blame {
   /// How long it is still refused; 0 if it is not.
   Duration quarantine_left(FunctionId function, Time now) const;
 
+  /// How many executors it killed since its last good run.
+  uint32_t kills_in_a_row(FunctionId function) const;
+
   /// A kernel of it took an executor with it, or had to be killed. The function is held.
   void killed(FunctionId function, Time now);
   /// A run of it ended well. The function is held.

@@ -21,6 +21,7 @@ void each_setting(C& config, F&& with) {
   with("most_attempts", config.most_attempts);
   with("stop_grace", config.stop_grace);
   with("prepare_grace", config.prepare_grace);
+  with("flight_sample", config.flight_sample);
   with("own_executor_runs", config.own_executor_runs);
   with("quarantine_after", config.quarantine_after);
   with("quarantine", config.quarantine);

@@ -39,6 +39,7 @@ class Scheduler::Impl {
   Lag lag() const;
   std::optional<Books> books(DeviceId device) const;
   std::optional<Books> host_books() const;
+  uint32_t kills_in_a_row(FunctionId function) const { return blame_.kills_in_a_row(function); }
   std::optional<Progress> progress(RequestId request) const;
   std::vector<GapsSeen> gaps(FunctionId function) const { return dispatch_.gaps().seen(function); }
   std::vector<Share> shares() const;
@@ -64,13 +65,30 @@ class Scheduler::Impl {
   void on(const Finished& event);
   RunRecord* find_run(RunId id);
   void send(RunRecord& run);
-  void limit_passed(RunRecord& run);
   void stop(RunRecord& run, RunRecord::Stop why);
   /// Its slot is free, and what it had pinned and promised. It used this much of the device; nothing: what was
   /// expected.
   void erase(RunRecord& run, std::optional<int64_t> used_ns = 0);
   /// It was not sent yet: its request waits again, as if it had never had a slot.
   void withdraw(RunRecord& run);
+
+  // flight.cc: how long runs were on the device, and whose launch does not end.
+  void on(const Flight& event);
+  /// The time has come to look at the run: its deadline or its limit may have passed.
+  void look(RunRecord& run);
+  void ask_flight(DeviceId device);
+  /// Of a run that was sent: arms the timer for when it has to be looked at next.
+  void watch(RunRecord& run);
+  /// A run was sent to the device, where others are: which of them is on it is asked for from now on.
+  void watch_beside(const RunRecord& run);
+  /// What the device told of a run that was sent: brings `front` up to date.
+  void note_front(RunRecord& run, const Flight& event, const Flight::Launch* launch);
+  void judge(RunRecord& run);
+  void judge_stopped(RunRecord& run);
+  Time deadline_of(const RunRecord& run);
+  /// How long after it was told to stop, and came to the front, its executor is killed.
+  Duration grace_of(const RunRecord& run) const;
+  bool is_beside(const RunRecord& one, const RunRecord& other) const;
 
   // executors.cc
   void on(const DeviceUp& event);
@@ -197,8 +215,6 @@ class Scheduler::Impl {
   void begin_launching(RunRecord& run);
   bool has_all_objects(const RunRecord& run) const;
   void set_gates();
-  /// The time a run may take on the device stands still while its gate is closed.
-  void gate_changed(RunRecord& run, bool open);
 
   // placing.cc
   void place();

@@ -62,7 +62,15 @@ struct Device {
   bool up = false, in_place = false;
   Units units;
   Ledger ledger;
-  Time last_loaded;                       ///< a load ended
+  Time last_loaded;  ///< a load ended
+  /// A run that left it: when it was sent and when it left, and the units it had.
+  struct End {
+    Time sent, left;
+    uint32_t units = 0, first_unit = 0;  ///< 0 units: all
+  };
+  std::deque<End> ends;  ///< the last of them; when the last left that is not among them
+  Time forgotten_end;
+  static constexpr size_t kMostEnds = 16;
   std::deque<Ahead> aheads;               ///< of functions to keep, the oldest first
   std::map<Group, ExecutorId> executors;  ///< those that can take runs: planned, starting or up
   /// Whose runs are in flight: at each level one executor at a time, and gates between the levels.

@@ -16,8 +16,6 @@ void Scheduler::Impl::on(const LauncherUp& event) {
 // What it needs may still be on its way: until then it can put nothing on the device that anyone would wait for.
 void Scheduler::Impl::begin_launching(RunRecord& run) {
   const LauncherId lane = lane_of(run.executor, run.lane);
-  // Its gate may be closed since the run before it.
-  run.gated = !dispatch_.is_open(lane);
   const Duration expected{estimates_.knows(run.function) ? estimates_.of(run.function) : 0};
   dispatch_.run_began({lane, run.device, run.function, priority_of(run.level), run.quota, expected}, run.id,
                       has_all_objects(run), now_);
@@ -36,26 +34,8 @@ void Scheduler::Impl::set_gates() {
   const auto changes = dispatch_.decide(now_);
   if (changes.empty()) return;
   std::vector<Action> actions;
-  for (const Dispatch::Change& change : changes) {
-    actions.push_back(change.grant);
-    if (RunRecord* run = change.run ? find_run(*change.run) : nullptr) gate_changed(*run, change.grant.open);
-  }
+  for (const Dispatch::Change& change : changes) actions.push_back(change.grant);
   actions_.insert(QUERN_MUTANT(45) ? actions_.end() : actions_.begin(), actions.begin(), actions.end());
-}
-
-void Scheduler::Impl::gate_changed(RunRecord& run, bool open) {
-  if (run.gated != open || QUERN_MUTANT(43)) return;
-  run.gated = !open;
-  if (!run.started || run.stop != RunRecord::Stop::kNone || run.device_time == Duration::forever()) return;
-  const Request* request = find_request(run.request);
-  const Time deadline = request ? request->submit.deadline : Time::never();
-  if (run.gated) {
-    run.time_left = std::max(Duration{0}, run.limit - now_);
-    run.limit = Time::never();
-  } else {
-    run.limit = now_ + run.time_left;
-  }
-  timers_.arm(run.id, run.timer, std::min(run.limit, deadline));
 }
 
 }  // namespace quern::sched

@@ -48,24 +48,32 @@ struct RunRecord {
   LevelNo level = 0;
   Quota quota;
   Duration device_time = Duration::forever();
-  uint64_t memory_bytes = 0;                 ///< for itself
-  std::vector<ObjectNeed> objects;           ///< pinned
-  std::vector<Made> makes;                   ///< pinned, and there when it ends well
-  uint64_t bytes = 0;                        ///< all together
-  int64_t charged = 0;                       ///< to its tenant's virtual time, until it ends and the truth is known
-  bool alone = false;                        ///< nothing may run beside it, so that the next loss has one suspect
-  std::set<ObjectId> host_pins;              ///< of its objects, those that must stay on the host for it
-  bool has_lane = false;                     ///< pinned memory in its lane
-  bool waits_for_host = false;               ///< its turn on the host has not come
-  bool broken = false;                       ///< was sent, and then one of its objects could not be brought: it fails
-  bool no_room = false;                      ///< because the device had less room than it should have had
-  bool sent = false;                         ///< its executor was up and has been told
-  bool started = false;                      ///< it is on the device
-  bool gated = false;                        ///< its gate is closed, and its time on the device stands still
-  Duration time_left = Duration::forever();  ///< of that time, while it does
-  Time limit = Time::never();                ///< when that time is over, while it does not
+  uint64_t memory_bytes = 0;        ///< for itself
+  std::vector<ObjectNeed> objects;  ///< pinned
+  std::vector<Made> makes;          ///< pinned, and there when it ends well
+  uint64_t bytes = 0;               ///< all together
+  int64_t charged = 0;              ///< to its tenant's virtual time, until it ends and the truth is known
+  bool alone = false;               ///< nothing may run beside it, so that the next loss has one suspect
+  std::set<ObjectId> host_pins;     ///< of its objects, those that must stay on the host for it
+  bool has_lane = false;            ///< pinned memory in its lane
+  bool waits_for_host = false;      ///< its turn on the host has not come
+  bool broken = false;              ///< was sent, and then one of its objects could not be brought: it fails
+  bool no_room = false;             ///< because the device had less room than it should have had
+  bool sent = false;                ///< its executor was up and has been told
+  Time sent_at = {0};
+  uint32_t units = 0, first_unit = 0;  ///< of its device that it launches on; 0: all
+  bool started = false;                ///< it can put launches on the device
+  Time known_at = {0};  ///< when it was last known how much device time it had: it was sent, or Flight told
+  // As the last Flight told.
+  bool launched = false;    ///< it had a launch in flight
+  bool in_flight = false;   ///< it has one
+  Duration used = {0};      ///< device time of its launches that have ended
+  uint64_t front = 0;       ///< number of the launch with which it is in front of all others; 0: it is not
+  Time front_since = {0};   ///< when that launch came to the front, at the latest
+  bool is_sampled = false;  ///< `front_since` may be up to Config::flight_sample too late
   /// Why its gate was closed. Only a run that passed its limit on the device answers for a hang.
   enum class Stop : uint8_t { kNone, kLimit, kGivenUp } stop = Stop::kNone;
+  Time stopped_at = {0};
   Time timer = Time::never();
 };
 

@@ -72,6 +72,7 @@ void Scheduler::Impl::on(const Cancel& event) {
     erase(run);
   } else if (run.stop == RunRecord::Stop::kNone) {
     stop(run, RunRecord::Stop::kGivenUp);
+    ask_flight(run.device);
   }
 }
 

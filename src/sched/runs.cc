@@ -17,16 +17,22 @@ void Scheduler::Impl::send(RunRecord& run) {
   requests_.at(run.request).run = run.id;
   const Ledger::Item* lane = nullptr;
   if (run.has_lane) lane = devices_.find(run.device)->ledger.find({run.executor, Ledger::lane_id(run.lane)});
-  const bool has_part = run.quota.units < Rectangles::kWhole;
+  if (run.quota.units < Rectangles::kWhole) {
+    run.units = dispatch_.units_of(run.device, run.quota);
+    run.first_unit = dispatch_.first_unit_of(run.device, run.function, run.quota);
+  }
   act(Run{.run = run.id,
           .request = run.request,
           .executor = run.executor,
           .lane = run.lane,
           .lane_bytes = lane ? lane->bytes : 0,
           .level = QUERN_MUTANT(48) ? LevelNo{0} : run.level,
-          .units = has_part ? dispatch_.units_of(run.device, run.quota) : 0,
-          .first_unit = has_part ? dispatch_.first_unit_of(run.device, run.function, run.quota) : 0});
+          .units = run.units,
+          .first_unit = run.first_unit});
   begin_launching(run);
+  run.sent_at = run.known_at = now_;
+  watch(run);
+  watch_beside(run);
 }
 
 void Scheduler::Impl::on(const Started& event) {
@@ -34,17 +40,6 @@ void Scheduler::Impl::on(const Started& event) {
   if (!run || !run->sent || run->started) return;
   run->started = true;
   dispatch_.run_ready(lane_of(run->executor, run->lane), now_);
-  if (run->stop != RunRecord::Stop::kNone) {
-    timers_.arm(run->id, run->timer, std::min(run->timer, now_ + config_.stop_grace));
-    return;
-  }
-  if (run->device_time == Duration::forever()) return;
-  if (run->gated) {
-    run->time_left = run->device_time;
-    return;
-  }
-  run->limit = now_ + run->device_time;
-  timers_.arm(run->id, run->timer, std::min(run->timer, run->limit));
 }
 
 void Scheduler::Impl::on(const Finished& event) {
@@ -85,32 +80,16 @@ void Scheduler::Impl::on(const Finished& event) {
   erase(*run, event.device_time.ns);
 }
 
-void Scheduler::Impl::limit_passed(RunRecord& run) {
-  if (run.stop != RunRecord::Stop::kNone) {
-    timers_.arm(run.id, run.timer, Time::never());
-    if (!QUERN_MUTANT(23)) kill(*devices_.find(run.executor), run.id);
-  } else if (run.started) {
-    stop(run, RunRecord::Stop::kLimit);
-  } else {
-    // Its executor is still getting ready: to its caller, it waited too long.
-    answer(requests_.at(run.request), End::kDeadlineQueued);
-    if (run.sent) {
-      stop(run, RunRecord::Stop::kGivenUp);
-    } else {
-      erase(run);
-    }
-  }
-}
-
 void Scheduler::Impl::stop(RunRecord& run, RunRecord::Stop why) {
   run.stop = why;
+  run.stopped_at = now_;
   const Executor& executor = *devices_.find(run.executor);
   if (executor.state == Executor::State::kEnding) {
     timers_.arm(run.id, run.timer, Time::never());
     return;
   }
   act(StopRun{run.id});
-  timers_.arm(run.id, run.timer, now_ + (run.started ? config_.stop_grace : config_.prepare_grace));
+  timers_.arm(run.id, run.timer, now_ + std::max(grace_of(run), Duration{1}));
   devices_.no_company(executor);
 }
 
@@ -118,6 +97,13 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
   timers_.arm(run.id, run.timer, Time::never());
   const FunctionId function = run.function;
   Device& device = *devices_.find(run.device);
+  if (run.sent) {
+    device.ends.push_back({run.sent_at, now_, run.units, run.first_unit});
+    if (device.ends.size() > Device::kMostEnds) {
+      device.forgotten_end = device.ends.front().left;
+      device.ends.pop_front();
+    }
+  }
   tenants_.ended(run, used_ns);
   for (const ObjectNeed& need : run.objects) device.ledger.unpin({run.executor, need.object}, now_);
   for (const Made& made : run.makes) device.ledger.unpin({run.executor, made.object}, now_);

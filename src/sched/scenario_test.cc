@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 std::vector<fs::path> scenario_files() {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(fs::path(__FILE__).parent_path() / "scenarios"))
+  for (const auto& entry : fs::directory_iterator("src/sched/scenarios"))
     if (entry.path().extension() == ".txt") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   return files;

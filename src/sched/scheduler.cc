@@ -17,6 +17,7 @@ std::vector<Scheduler::Standing> Scheduler::standings() const { return impl_->st
 Scheduler::Lag Scheduler::lag() const { return impl_->lag(); }
 std::optional<Scheduler::Books> Scheduler::books(DeviceId device) const { return impl_->books(device); }
 std::optional<Scheduler::Books> Scheduler::host_books() const { return impl_->host_books(); }
+uint32_t Scheduler::kills_in_a_row(FunctionId function) const { return impl_->kills_in_a_row(function); }
 std::optional<Scheduler::Progress> Scheduler::progress(RequestId request) const { return impl_->progress(request); }
 
 std::vector<Scheduler::GapsSeen> Scheduler::gaps(FunctionId function) const { return impl_->gaps(function); }
@@ -82,7 +83,7 @@ void Scheduler::Impl::expire() {
     if (const auto* request = std::get_if<RequestId>(&*owner)) {
       answer(requests_.at(*request), End::kDeadlineQueued);
     } else {
-      limit_passed(runs_.at(std::get<RunId>(*owner)));
+      look(runs_.at(std::get<RunId>(*owner)));
     }
   }
   believe_again();

@@ -35,8 +35,11 @@ struct Config {
   uint32_t most_queued_per_function = 1024;
   uint32_t most_attempts = 3;                   ///< a request not to blame runs again twice
   Duration stop_grace = Duration::millis(200);  ///< from a closed gate to the end of the executor
-  /// The same for a run that has not started: its executor is loading, which no gate interrupts and is no hang.
+  /// The same for a run that has no launch in flight: its executor is loading, which no gate interrupts and is no hang.
   Duration prepare_grace = Duration::seconds(10);
+  /// How often the core asks what is in flight on a device where runs are side by side and one has a limit of device
+  /// time: it learns so much too late which of them is on the device, and asks for as little as a few cache lines.
+  Duration flight_sample = Duration::millis(20);
   uint32_t own_executor_runs = 100;  ///< good runs after which a function that killed may share an executor again
   uint32_t quarantine_after = 20;    ///< executors killed without a good run between
   Duration quarantine = Duration::seconds(60);
@@ -148,6 +151,8 @@ class Scheduler {
   std::optional<Books> books(DeviceId device) const;
   /// Nothing if there never was a HostUp.
   std::optional<Books> host_books() const;
+  /// How many executors the kernels of a function killed since its last good run: crashes and hangs.
+  uint32_t kills_in_a_row(FunctionId function) const;
 
   /// The last gaps of a function on a device, after one of its kernels or between its runs, the oldest first, and what
   /// follows.

@@ -119,6 +119,7 @@ class Shell {
     ExecutorId executor;
     uint32_t lane = 0;
     bool started = false, stopped = false, alone = false;
+    Time started_at = {0};
   };
 
   void advance(Duration by) {
@@ -224,7 +225,7 @@ class Shell {
   void start_some() {
     if (runs_.empty()) return;
     const RunId id = pick(runs_);
-    runs_.at(id).started = true;
+    if (!std::exchange(runs_.at(id).started, true)) runs_.at(id).started_at = now_;
     step(Started{id});
   }
   void finish_some() {
@@ -265,6 +266,11 @@ class Shell {
     for (const Action& action : core_.step(now_, event)) {
       log_ += "    " + to_text(action) + "\n";
       std::visit([this](const auto& a) { carry_out(a); }, action);
+    }
+    while (!asked_.empty()) {
+      const DeviceId device = *asked_.begin();
+      asked_.erase(device);
+      step(flight_of(device));
     }
     check();
   }
@@ -321,6 +327,17 @@ class Shell {
   void carry_out(const Forget& a) { ADD_FAILURE() << "forgets what is not there: " << to_text(Action(a)); }
   void carry_out(const Load& a) { ADD_FAILURE() << "loads what nobody needs: " << to_text(Action(a)); }
   void carry_out(const Unload& a) { ADD_FAILURE() << "unloads what is not there: " << to_text(Action(a)); }
+  void carry_out(const AskFlight& a) { asked_.insert(a.device); }
+  /// Each run that started is in its first launch.
+  Flight flight_of(DeviceId device) const {
+    Flight flight{device, {}};
+    for (const auto& [id, run] : runs_)
+      if (run.started && executors_.at(run.executor).device == device)
+        flight.launches.push_back({id, 1, run.started_at, {0}});
+    std::stable_sort(flight.launches.begin(), flight.launches.end(),
+                     [](const auto& one, const auto& two) { return one.since < two.since; });
+    return flight;
+  }
   void carry_out(const StopRun& a) {
     ASSERT_TRUE(runs_.contains(a.run)) << "stops a run that is no more";
     EXPECT_FALSE(runs_.at(a.run).stopped) << "stops twice";
@@ -395,6 +412,7 @@ class Shell {
   const Config config_;
   Scheduler core_;
   Time now_ = {0}, wake_ = Time::never();
+  std::set<DeviceId> asked_;
   Event event_;
   std::map<DeviceId, uint64_t> up_;
   uint64_t known_ = 0;

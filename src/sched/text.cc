@@ -198,6 +198,32 @@ Event read_finished(Words& words) {
   return event;
 }
 
+// run:number:since:used, with commas between them.
+void read_launches(Words& words, std::string_view text, std::vector<Flight::Launch>& launches) {
+  while (!text.empty()) {
+    std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    const auto part = [&] {
+      const std::string_view first = one.substr(0, one.find(':'));
+      one.remove_prefix(std::min(one.size(), first.size() + 1));
+      return first;
+    };
+    Flight::Launch launch;
+    words.read(part(), launch.run);
+    words.read(part(), launch.number);
+    words.read(part(), launch.since);
+    words.read(part(), launch.used);
+    launches.push_back(launch);
+  }
+}
+
+Event read_flight(Words& words) {
+  Flight event;
+  words.read(words.next(), event.device);
+  if (const auto launches = words.option("launches")) read_launches(words, *launches, event.launches);
+  return event;
+}
+
 Event read_launcher_up(Words& words) {
   LauncherUp event;
   words.read(words.next(), event.launcher);
@@ -266,6 +292,7 @@ const std::map<std::string_view, Reader>& readers() {
       {"unloaded", read_unloaded},
       {"trimmed", read_trimmed},
       {"started", [](Words& words) -> Event { return only_id(words, &Started::run); }},
+      {"flight", read_flight},
       {"finished", read_finished},
       {"function-gone", [](Words& words) -> Event { return only_id(words, &FunctionGone::function); }},
       {"launcher-up", read_launcher_up},
@@ -370,6 +397,13 @@ struct Show {
   std::string operator()(const ObjectGone& e) const { return fmt::format("object-gone {}", show(e.object)); }
   std::string operator()(const Cancel& e) const { return fmt::format("cancel {}", show(e.request)); }
   std::string operator()(const Started& e) const { return fmt::format("started {}", show(e.run)); }
+  std::string operator()(const Flight& e) const {
+    std::string text = fmt::format("flight {}", show(e.device));
+    for (const Flight::Launch& one : e.launches)
+      text += fmt::format("{}{}:{}:{}:{}", &one == e.launches.data() ? " launches=" : ",", show(one.run), one.number,
+                          to_text(one.since), show(one.used));
+    return text;
+  }
   std::string operator()(const Finished& e) const {
     return fmt::format("finished {}{}{}{}{}", show(e.run), e.failed ? " failed" : "", e.no_room ? " no_room" : "",
                        e.device_time.ns ? " device_time=" + show(e.device_time) : "",
@@ -452,6 +486,7 @@ struct Show {
     return text;
   }
   std::string operator()(const StopRun& a) const { return fmt::format("stop-run {}", show(a.run)); }
+  std::string operator()(const AskFlight& a) const { return fmt::format("ask-flight {}", show(a.device)); }
   std::string operator()(const Answer& a) const {
     std::string text = fmt::format("answer {} {}{}", show(a.request), name_of(a.end), show_if("", a.run));
     if (a.retry_after.ns != 0) text += " retry_after=" + show(a.retry_after);

@@ -189,9 +189,22 @@ struct Trimmed {
   ExecutorId executor;
   uint32_t lane = 0;
 };
-/// A run is on its device: its device time counts from here, not from when its executor was still getting ready.
+/// A run is with its lane, and all that it needs is there: from here on it can put launches on the device.
 struct Started {
   RunId run;
+};
+/// The answer to AskFlight: which runs have a launch on the device that has not ended, as their lanes say. A lane has
+/// one run, and its launches end in their order. What programs have in flight nobody knows.
+struct Flight {
+  struct Launch {
+    RunId run;
+    uint64_t number = 0;  ///< of the run's first launch that has not ended; it grows
+    Time since = {0};     ///< when that one was made and the run's launches before it had ended
+    Duration used = {0};  ///< of the device's time, by launches of the run that have ended
+    bool operator==(const Launch&) const = default;
+  };
+  DeviceId device;
+  std::vector<Launch> launches;  ///< the oldest first
 };
 /// A run ended; `failed` if it ended with an error of its own (the shell knows the text). `no_room`: it did nothing,
 /// for the device had less memory free than it should have.
@@ -257,7 +270,7 @@ struct GapsKnown {
 struct Tick {};
 
 using Event = std::variant<DeviceUp, DeviceMemory, DeviceDown, HostUp, ExecutorUp, ExecutorLost, TenantSet, Submit,
-                           ObjectGone, Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Finished,
+                           ObjectGone, Cancel, Keep, Fetched, Loaded, Unloaded, Trimmed, Started, Flight, Finished,
                            FunctionGone, LauncherUp, LauncherGone, WorkReady, GapBegun, DeviceUsed, GapsKnown, Tick>;
 
 // Actions: what to do about it, in order.
@@ -351,6 +364,11 @@ struct StopRun {
   RunId run;
 };
 
+/// Say what is in flight on the device: a run may have passed its limit. Answered by Flight, at once.
+struct AskFlight {
+  DeviceId device;
+};
+
 /// Why a request ended.
 enum class End : uint8_t {
   kDone,             ///< its run ended well
@@ -383,7 +401,7 @@ struct WakeAt {
 };
 
 using Action = std::variant<StartExecutor, KillExecutor, Fetch, Forget, Prepare, Load, Unload, Trim, Run, Grant,
-                            StopRun, Answer, WakeAt>;
+                            StopRun, AskFlight, Answer, WakeAt>;
 
 /// The public code of an end; kDone has none.
 ErrorCode error_code_of(End end);

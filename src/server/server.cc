@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "os/clock.h"
+#include "os/fd.h"
 #include "os/log.h"
 #include "os/thread.h"
 #include "server/http/connection.h"
@@ -22,6 +23,7 @@ using Timer =
 constexpr auto kTuple = asio::as_tuple(kAwait);
 // Connections past the limit that are told so, each for one request; those past these are just closed.
 constexpr uint32_t kMostRefused = 64;
+constexpr int kShedAtOnce = 8;
 
 // A thread, its connections, and the timer that looks at their deadlines: one for all of them, so that a request that
 // keeps its limits pays for no timer.
@@ -46,8 +48,15 @@ class Worker {
   }
 
   // From any thread.
-  void take(Socket socket) {
-    asio::post(shard_.io, [this, socket = std::move(socket)]() mutable { adopt(std::move(socket)); });
+  /// `is_last`: there is no descriptor for another; its first request is answered 503.
+  void take(Socket socket, bool is_last) {
+    asio::post(shard_.io, [this, is_last, socket = std::move(socket)]() mutable { adopt(std::move(socket), is_last); });
+  }
+  /// Closes some idle connections: others need their descriptors.
+  void make_room() {
+    asio::post(shard_.io, [this] {
+      for (int i = 0; i < kShedAtOnce && shed(); ++i) continue;
+    });
   }
   void stop(Time limit) {
     asio::post(shard_.io, [this, limit] {
@@ -60,21 +69,31 @@ class Worker {
   void join() { thread_.join(); }
 
  private:
-  void adopt(Socket socket) {
+  void adopt(Socket socket, bool is_last) {
     Front& front = shard_.front;
     const uint32_t others = front.connections.fetch_add(1, std::memory_order_relaxed);
     const uint32_t most = front.config.limits.connections;
-    if (shard_.is_stopping || others >= most + kMostRefused) {
+    const bool is_full = is_last || (others >= most && !shed());
+    if (is_full) front.refused.fetch_add(1, std::memory_order_relaxed);
+    if (shard_.is_stopping || (is_full && others >= most + kMostRefused)) {
       front.connections.fetch_sub(1, std::memory_order_relaxed);
       return;
     }
-    auto connection = std::make_shared<Connection>(shard_, std::move(socket), others >= most);
+    auto connection = std::make_shared<Connection>(shard_, std::move(socket), is_full);
     shard_.connections.insert(connection.get());
     asio::co_spawn(shard_.io, connection->run(), [this, connection](std::exception_ptr) {
       shard_.connections.erase(connection.get());
       shard_.front.connections.fetch_sub(1, std::memory_order_relaxed);
       if (shard_.is_stopping) timer_.cancel();
     });
+  }
+
+  // The one that has been idle for longest ends. False if none is.
+  bool shed() {
+    if (shard_.idle.empty()) return false;
+    shard_.idle.front()->wind_down();
+    shard_.front.shed.fetch_add(1, std::memory_order_relaxed);
+    return true;
   }
 
   Task<> watch() {
@@ -84,6 +103,7 @@ class Worker {
       co_await timer_.async_wait(kTuple);
       const Time now = os::now();
       for (Connection* connection : shard_.connections) connection->check_deadline(now);
+      shard_.front.tell_crowd(now);
       if (now < stop_at_) continue;
       stop_at_ = Time::never();
       for (Connection* connection : shard_.connections) connection->abort();
@@ -117,6 +137,7 @@ class HttpServer : public Server {
     acceptor_.open(endpoint.protocol(), ec);
     if (!ec) acceptor_.set_option(Acceptor::reuse_address(true), ec);
     if (!ec) acceptor_.bind(endpoint, ec);
+    if (!ec) acceptor_.non_blocking(true, ec);
     if (!ec) acceptor_.listen(Acceptor::max_listen_connections, ec);
     if (ec)
       return unavailable(fmt::format("server: cannot listen on {}:{}: {}", config.host, config.port, ec.message()));
@@ -164,13 +185,36 @@ class HttpServer : public Server {
       auto [ec, socket] = co_await acceptor_.async_accept(worker.io(), kTuple);
       if (!acceptor_.is_open()) co_return;
       if (!ec) {
-        worker.take(std::move(socket));
+        worker.take(std::move(socket), false);
+        if (!spare_) spare_ = os::spare_descriptor();
         continue;
       }
-      // Out of descriptors, most likely: others have to end first, and asking again at once would only burn time.
-      os::log_warning("server: cannot accept: {}", ec.message());
+      const bool is_full =
+          ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system;
+      if (is_full) {
+        if (std::exchange(spare_, os::Fd())) {
+          // One more can be told why. While it is, there is no spare one.
+          Code still;
+          Socket last = acceptor_.accept(worker.io(), still);
+          if (!still) {
+            worker.take(std::move(last), true);
+            for (auto& other : workers_) other->make_room();
+            continue;
+          }
+          // Nobody is there: the system looks for a descriptor first.
+          spare_ = os::spare_descriptor();
+          co_await acceptor_.async_wait(Acceptor::wait_read, kTuple);
+          if (!acceptor_.is_open()) co_return;
+          continue;
+        }
+      }
+      if (is_full)
+        for (auto& other : workers_) other->make_room();
+      // Others have to end first, and asking again at once would only burn time.
+      front_.cannot_accept(ec.message(), os::now());
       pause_.expires_after(std::chrono::milliseconds(100));
       co_await pause_.async_wait(kTuple);
+      if (!spare_) spare_ = os::spare_descriptor();
     }
   }
 
@@ -181,6 +225,7 @@ class HttpServer : public Server {
   // The first worker's thread only, once started.
   Timer pause_;
   Acceptor acceptor_;
+  os::Fd spare_ = os::spare_descriptor();  ///< given up where there is no other, to answer who has to be refused
   // The owner's thread only.
   bool is_started_ = false;
 };
@@ -192,6 +237,18 @@ bool is_loopback(std::string_view host) {
   Code ec;
   const auto address = asio::ip::make_address(host, ec);
   return !ec && address.is_loopback();
+}
+
+bool is_of_this_machine(std::string_view host, std::string_view origin) {
+  if (!origin.empty() && origin != fmt::format("http://{}", host)) return false;
+  if (host.empty()) return true;
+  // NAME, NAME:PORT or [ADDRESS]:PORT.
+  std::string_view name = host;
+  if (name.starts_with('['))
+    name = name.substr(1, name.find(']') - 1);
+  else
+    name = name.substr(0, name.find(':'));
+  return is_loopback(name);
 }
 
 Result<std::unique_ptr<Server>> Server::create(ServerConfig config, daemon::Daemon& daemon) {

@@ -13,7 +13,8 @@
 
 namespace quern::server {
 
-/// What a stranger may cost us. A limit that is reached is answered (431, 413, 408, 503) and ends the connection.
+/// What a stranger may cost us. A limit that is reached is answered (431, 413, 408, 503) and ends the connection, but
+/// for the JSON of answers: 400, and the connection goes on.
 struct ServerLimits {
   uint32_t header_bytes = 16 * kKiB;
   uint64_t json_bytes = 64 * kMiB;               ///< the JSON of an infer request
@@ -22,7 +23,10 @@ struct ServerLimits {
   Duration body_idle = Duration::seconds(30);    ///< between two bytes of a body, or of an answer
   Duration keep_alive = Duration::seconds(75);   ///< between two requests, and before the first
   Duration linger = Duration::seconds(5);        ///< how long what a refused caller still sends is thrown away
-  uint32_t connections = 1024;
+  Duration half_closed = Duration::millis(500);  ///< until one that sends no more is asked whether it still listens
+  uint64_t answer_json_bytes = 16 * kMiB;        ///< the JSON of an answer to infer
+  uint64_t answers_json_bytes = 256 * kMiB;      ///< of all large ones on their way; a tenant may have half of it
+  uint32_t connections = 1024;  ///< past it the longest idle ones are closed; where none is, new ones get 503
 };
 
 struct ServerConfig {
@@ -32,10 +36,15 @@ struct ServerConfig {
   ServerLimits limits;
   uint32_t threads = 1;    ///< connections are dealt out to them and stay
   std::vector<int> cores;  ///< where they run; empty: anywhere
+  bool has_keys = true;    ///< false: whoever reaches it may call, and is_of_this_machine
 };
 
 /// "127.0.0.1", "::1", "localhost": what a server without keys may listen on.
 bool is_loopback(std::string_view host);
+/// Whether a caller of a server without keys is of this machine, as far as its headers tell: `host` names loopback, and
+/// `origin`, where a browser sends one, is the same. A page of another site reaches loopback through a name that it
+/// points there (DNS rebinding), and its browser sends that name. An absent header is no browser's.
+bool is_of_this_machine(std::string_view host, std::string_view origin);
 
 /// The HTTP front door of a daemon: the Open Inference Protocol under /v2, Quern's own paths under /v1.
 ///

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -54,18 +55,22 @@ bool append_element(std::string& out, T value) {
 }
 
 template <class T>
-Status append_elements(std::string& out, std::string_view name, std::span<const std::byte> bytes) {
-  const size_t count = bytes.size() / sizeof(T);
-  out += '[';
-  for (size_t i = 0; i < count; ++i) {
+Status append_elements(std::string& out, std::string_view name, std::span<const std::byte> bytes, ElementRange range) {
+  const uint64_t all = bytes.size() / sizeof(T);
+  const uint64_t end = range.first + std::min(range.count, all - range.first);
+  if (range.first == 0) out += '[';
+  for (uint64_t i = range.first; i < end; ++i) {
     if (i > 0) out += ',';
-    if (!append_element(out, element<T>(bytes, i)))
+    if constexpr (std::is_same_v<T, bool>) {
+      out += bytes[i] != std::byte{0} ? "true" : "false";
+    } else if (!append_element(out, element<T>(bytes, i))) {
       return invalid(
           fmt::format("output {}: element {} is {}, which JSON cannot say; ask for binary "
                       "(\"binary_data\": true)",
                       name, i, std::isnan(static_cast<double>(element<T>(bytes, i))) ? "NaN" : "infinite"));
+    }
   }
-  out += ']';
+  if (end == all) out += ']';
   return {};
 }
 
@@ -150,10 +155,8 @@ bool TensorReader::put_int64(int64_t value) {
 
 bool TensorReader::put_uint64(uint64_t value) {
   if (!may_take()) return false;
-  if (dtype_ == Dtype::kUint64) return place(value);
-  if (dtype_ == Dtype::kFp32) return place(std::bit_cast<uint32_t>(static_cast<float>(value)));
-  if (dtype_ == Dtype::kFp64) return place(std::bit_cast<uint64_t>(static_cast<double>(value)));
-  return refuse(fmt::format("{}", value));
+  const auto scalar = scalar_of(dtype_, value);
+  return scalar ? place(scalar->bits) : refuse(fmt::format("{}", value));
 }
 
 bool TensorReader::put_real(std::string_view text) {
@@ -173,37 +176,31 @@ bool TensorReader::put_real(std::string_view text) {
 
 bool TensorReader::put_other(std::string_view what) { return may_take() && refuse(what); }
 
-Status append_tensor(std::string& out, std::string_view name, Dtype dtype, std::span<const std::byte> bytes) {
+Status append_tensor(std::string& out, std::string_view name, Dtype dtype, std::span<const std::byte> bytes,
+                     ElementRange range) {
   switch (dtype) {
-    case Dtype::kBool: {
-      out += '[';
-      for (size_t i = 0; i < bytes.size(); ++i) {
-        if (i > 0) out += ',';
-        out += bytes[i] != std::byte{0} ? "true" : "false";
-      }
-      out += ']';
-      return {};
-    }
+    case Dtype::kBool:
+      return append_elements<bool>(out, name, bytes, range);
     case Dtype::kInt8:
-      return append_elements<int8_t>(out, name, bytes);
+      return append_elements<int8_t>(out, name, bytes, range);
     case Dtype::kInt16:
-      return append_elements<int16_t>(out, name, bytes);
+      return append_elements<int16_t>(out, name, bytes, range);
     case Dtype::kInt32:
-      return append_elements<int32_t>(out, name, bytes);
+      return append_elements<int32_t>(out, name, bytes, range);
     case Dtype::kInt64:
-      return append_elements<int64_t>(out, name, bytes);
+      return append_elements<int64_t>(out, name, bytes, range);
     case Dtype::kUint8:
-      return append_elements<uint8_t>(out, name, bytes);
+      return append_elements<uint8_t>(out, name, bytes, range);
     case Dtype::kUint16:
-      return append_elements<uint16_t>(out, name, bytes);
+      return append_elements<uint16_t>(out, name, bytes, range);
     case Dtype::kUint32:
-      return append_elements<uint32_t>(out, name, bytes);
+      return append_elements<uint32_t>(out, name, bytes, range);
     case Dtype::kUint64:
-      return append_elements<uint64_t>(out, name, bytes);
+      return append_elements<uint64_t>(out, name, bytes, range);
     case Dtype::kFp32:
-      return append_elements<float>(out, name, bytes);
+      return append_elements<float>(out, name, bytes, range);
     case Dtype::kFp64:
-      return append_elements<double>(out, name, bytes);
+      return append_elements<double>(out, name, bytes, range);
     case Dtype::kFp16:
     case Dtype::kBf16:
       break;

@@ -48,9 +48,16 @@ class TensorReader {
   std::optional<Error> error_;
 };
 
-/// Appends `[1.5,2.0,…]`, flat; reading it back gives the same bits. kInvalid for NaN and Inf, which JSON cannot say,
-/// and for fp16 and bf16: ask for binary.
-Status append_tensor(std::string& out, std::string_view name, Dtype dtype, std::span<const std::byte> bytes);
+/// Which elements of a tensor: those from `first` on, `count` of them or as many as there are.
+struct ElementRange {
+  uint64_t first = 0, count = UINT64_MAX;
+};
+
+/// Appends the elements of the range, flat, as `[1.5,2.0,…]`: brackets come with the first and the last element of all,
+/// so that ranges one after the other make a whole. Reading it back gives the same bits. kInvalid for NaN and Inf,
+/// which JSON cannot say, and for fp16 and bf16: ask for binary.
+Status append_tensor(std::string& out, std::string_view name, Dtype dtype, std::span<const std::byte> bytes,
+                     ElementRange range = {});
 
 /// The number of elements of a shape; nothing if negative or past 2^63.
 std::optional<uint64_t> elements_of(std::span<const int64_t> shape);

@@ -28,6 +28,7 @@ class Agenda {
     kUnloaded,      ///< a: executor, b: object
     kTrimmed,       ///< a: executor, b: lane
     kFetched,       ///< a: object, b: 1 if it failed
+    kFlight,        ///< a: index of the device
     kBlankReady,    ///< a: index of the device, b: its generation
     kReport,        ///< a: where it is kept, b: executor
     kDeviceUp,      ///< a: index of the device

@@ -5,6 +5,7 @@
 #include "sim/ends_checker.h"
 #include "sim/fairness_checker.h"
 #include "sim/gate_checker.h"
+#include "sim/hang_checker.h"
 #include "sim/idle_checker.h"
 #include "sim/ledger_checker.h"
 #include "sim/limits_checker.h"
@@ -25,6 +26,7 @@ std::vector<std::unique_ptr<Checker>> make_checkers(const sched::Config& config)
   checkers.push_back(std::make_unique<LedgerChecker>(config));
   checkers.push_back(std::make_unique<PinsChecker>(config));
   checkers.push_back(std::make_unique<LimitsChecker>(config));
+  checkers.push_back(std::make_unique<HangChecker>(config));
   checkers.push_back(std::make_unique<FairnessChecker>(config));
   checkers.push_back(std::make_unique<IdleChecker>(config));
   checkers.push_back(std::make_unique<UrgentChecker>(config));

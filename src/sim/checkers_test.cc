@@ -6,6 +6,7 @@
 #include "sim/ends_checker.h"
 #include "sim/fairness_checker.h"
 #include "sim/gate_checker.h"
+#include "sim/hang_checker.h"
 #include "sim/idle_checker.h"
 #include "sim/ledger_checker.h"
 #include "sim/limits_checker.h"
@@ -340,32 +341,62 @@ TEST(LimitsChecker, SeesARunThatWasAnnouncedOtherwise) {
   EXPECT_TRUE(twice.fails());
 }
 
-TEST(LimitsChecker, SeesARunThatIsNotStopped) {
-  Watched<LimitsChecker> watched;
+TEST(LimitsChecker, SeesThatNobodyAsksWhetherARunIsOnTheDevice) {
   Submit brief = call(r1);
   brief.device_time = Duration::millis(1);
-  watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(Tick{}, drop<StopRun>());
+  Watched<LimitsChecker> asked;
+  asked.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(Tick{}).step(Flight{d1, {}}).wait(1);
+  EXPECT_EQ(asked.why(), "");
+  Watched<LimitsChecker> watched;
+  watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(Tick{}, drop<AskFlight>()).wait(1);
   EXPECT_TRUE(watched.fails());
 }
 
-TEST(LimitsChecker, KnowsThatTimeStandsStillAtAClosedGate) {
+TEST(LimitsChecker, SeesARunThatIsToldToStopBeforeItsTime) {
+  Submit brief = call(r1);
+  brief.device_time = Duration::millis(4);
+  Watched<LimitsChecker> watched;
+  watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).wait(3);
+  watched.step(Flight{d1, {{run1, 1, watched.now, {0}}}}, add(StopRun{run1}));
+  EXPECT_NE(watched.why().find("has not had its"), std::string::npos) << watched.why();
+}
+
+// Hangs.
+
+TEST(HangChecker, SeesAHangThatIsNotFoundInTime) {
+  Config config;
+  config.stop_grace = Duration::millis(2);
   Submit brief = call(r1);
   brief.device_time = Duration::millis(3);
-  const auto gated = [&](Watched<LimitsChecker>& watched) {
-    watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(urgent(r2));
-    watched.wait(4);  // 1 ms it had, 2 ms are left
+  const auto hung = [&](Watched<HangChecker>& watched) {
+    watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1});
+    watched.checker.on_hang(watched.now, run1);
+    watched.wait(4);
     EXPECT_EQ(watched.why(), "");
   };
-  Watched<LimitsChecker> soon;
-  gated(soon);
-  soon.wait(1, add(StopRun{run1}));
-  EXPECT_NE(soon.why().find("has not had its"), std::string::npos) << soon.why();
-  Watched<LimitsChecker> late;
-  gated(late);
-  late.step(Finished{.run = run2}).wait(1);
-  EXPECT_EQ(late.why(), "");
-  late.wait(1, drop<StopRun>());
+  Watched<HangChecker> late(config);
+  hung(late);
+  late.wait(2);
   EXPECT_TRUE(late.fails());
+  Watched<HangChecker> found(config);
+  hung(found);
+  found.wait(1, add(KillExecutor{.executor = e1, .because = run1})).wait(5);
+  EXPECT_EQ(found.why(), "");
+}
+
+TEST(HangChecker, SeesThatAnotherIsBlamed) {
+  const auto hung = [&](Watched<HangChecker>& watched) {
+    watched.step(up(d1)).step(call(r1)).step(ExecutorUp{e1}).step(call(r2)).step(Started{run1}).step(Started{run2});
+    watched.checker.on_hang(watched.now, run2);
+  };
+  Watched<HangChecker> killed;
+  hung(killed);
+  killed.wait(1, add(KillExecutor{.executor = e1, .because = run1}));
+  EXPECT_TRUE(killed.fails());
+  Watched<HangChecker> answered;
+  hung(answered);
+  answered.wait(1, add(Answer{.request = r1, .end = End::kDeadlineRunning, .run = run1, .retry_after = {0}}));
+  EXPECT_TRUE(answered.fails());
 }
 
 // Spares.

@@ -14,15 +14,15 @@ namespace quern::sim {
 
 namespace {
 
-constexpr const char* kEvents[] = {"device-up",     "device-memory", "device-down",   "host-up",     "executor-up",
-                                   "executor-lost", "tenant-set",    "submit",        "object-gone", "cancel",
-                                   "keep",          "fetched",       "loaded",        "unloaded",    "trimmed",
-                                   "started",       "finished",      "function-gone", "launcher-up", "launcher-gone",
-                                   "work-ready",    "gap-begun",     "device-used",   "gaps-known",  "tick"};
+constexpr const char* kEvents[] = {
+    "device-up",  "device-memory", "device-down", "host-up",    "executor-up",   "executor-lost", "tenant-set",
+    "submit",     "object-gone",   "cancel",      "keep",       "fetched",       "loaded",        "unloaded",
+    "trimmed",    "started",       "flight",      "finished",   "function-gone", "launcher-up",   "launcher-gone",
+    "work-ready", "gap-begun",     "device-used", "gaps-known", "tick"};
 static_assert(std::size(kEvents) == std::variant_size_v<sched::Event>);
 constexpr const char* kActions[] = {"start-executor", "kill-executor", "fetch",  "forget", "prepare",
                                     "load",           "unload",        "trim",   "run",    "grant",
-                                    "stop-run",       "answer",        "wake-at"};
+                                    "stop-run",       "ask-flight",    "answer", "wake-at"};
 static_assert(std::size(kActions) == std::variant_size_v<sched::Action>);
 constexpr size_t kEnds = static_cast<size_t>(sched::End::kRemoved) + 1;
 constexpr const char* kProgress[] = {"queued", "placed", "running"};

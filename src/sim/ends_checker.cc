@@ -140,13 +140,13 @@ bool EndsChecker::makes_sense(Time now, const sched::Event& event, const sched::
     case End::kDeadlineQueued:
       return now >= submit.deadline;
     case End::kDeadlineRunning: {
-      if (!its_run_ended || (!finished && !was_lost)) return false;
-      const Shadow::Run& run = shadow_.ended().at(*answer.run);
+      const Shadow::Run* run = its_run_ended ? &shadow_.ended().at(*answer.run) : shadow_.run_of(request);
+      if (!run || !run->was_launched) return false;
       // Where its executor was being killed already, there was nobody left to tell to stop.
-      const Shadow::Executor* on = shadow_.find(run.executor);
-      if (run.stopped == Time::never() && !was_lost && !(on && on->is_killed)) return false;
-      const Time when = std::min(run.stopped, now);
-      return run.started != Time::never() && (when >= submit.deadline || when >= run.started + submit.device_time);
+      const Shadow::Executor* on = shadow_.find(run->executor);
+      if (run->stopped == Time::never() && !was_lost && !(on && on->is_killed)) return false;
+      const Time when = std::min(run->stopped, now);
+      return when >= submit.deadline || when >= run->sent + submit.device_time;
     }
     case End::kCancelled: {
       const auto* cancel = std::get_if<sched::Cancel>(&event);
@@ -211,13 +211,15 @@ void EndsChecker::check_overdue(Time now) {
     const Shadow::Request* request = shadow_.find(it->second);
     if (!request) continue;
     const Shadow::Run* run = shadow_.run_of(*request);
-    const bool is_ending = run && (run->stopped != Time::never() || shadow_.find(run->executor)->is_killed);
+    const bool is_ending = run && (run->stopped != Time::never() || shadow_.find(run->executor)->is_killed ||
+                                   shadow_.is_asked(run->device));
     expect(is_ending, now, "r{} is past its deadline and nothing is done about it", it->second.value);
   }
   const auto next = deadlines_.upper_bound({now, sched::RequestId{UINT64_MAX}});
   if (next == deadlines_.end() || next->first == Time::never()) return;
   const Shadow::Run* run = shadow_.run_of(*shadow_.find(next->second));
-  if (run && (run->stopped != Time::never() || shadow_.find(run->executor)->is_killed)) return;
+  if (run && (run->stopped != Time::never() || shadow_.find(run->executor)->is_killed || shadow_.is_asked(run->device)))
+    return;
   expect(shadow_.wake() <= next->first, now, "nobody wakes the core for the deadline of r{}", next->second.value);
 }
 

@@ -110,7 +110,7 @@ void KernelDevice::begin(Time now, sched::LauncherId id, const Work& work) {
   launcher.ready = work.ready;
   launcher.belief = work.belief;
   launcher.partition = launcher.units < model_.units ? work.partition : nullptr;
-  launcher.used_in_all = launcher.told_next = {0};
+  launcher.used_in_all = launcher.told_next = launcher.ended = {0};
   // What a lane used before and was not asked for came with the end of its run.
   if (!sched::is_program(id)) launcher.used = {0};
   wake(now);
@@ -121,6 +121,18 @@ void KernelDevice::stop(Time now, sched::LauncherId id) {
   if (it == launchers_.end() || !it->second.has_work) return;
   it->second.is_stopped = true;
   wake(now);
+}
+
+std::vector<KernelDevice::InFlight> KernelDevice::in_flight() const {
+  std::vector<InFlight> all;
+  for (const auto& [id, launcher] : launchers_) {
+    if (launcher.launched.empty() || sched::is_program(id)) continue;
+    const Kernel& first = launcher.launched.front();
+    const Time made{first.arrives.ns - model_.launch.ns};
+    all.push_back({id, first.order, std::max(made, launcher.last_end), launcher.ended});
+  }
+  std::sort(all.begin(), all.end(), [](const InFlight& one, const InFlight& two) { return one.number < two.number; });
+  return all;
 }
 
 void KernelDevice::hang(sched::LauncherId id) {
@@ -234,6 +246,8 @@ void KernelDevice::end_kernels(Time now, std::vector<Told>& told) {
     if (launcher.ends > now) continue;
     exit(now, id, launcher);
     launcher.in_flight = launcher.in_flight - launcher.launched.front().expected;
+    launcher.ended = launcher.ended + launcher.launched.front().on;
+    launcher.last_end = now;
     launcher.launched.pop_front();
     launcher.belief = 1;  // it knows better now
     tell_used(now, id, launcher, Moment::kKernelEnd, told);
@@ -378,6 +392,8 @@ void KernelDevice::enter(Time now, sched::LauncherId id, Launcher& launcher, std
 
 void KernelDevice::exit(Time now, sched::LauncherId id, Launcher& launcher) {
   const Duration used{(now - launcher.on_since).ns * launcher.units};
+  Duration& on = launcher.launched.front().on;
+  on = on + (now - launcher.on_since);
   launcher.used = launcher.used + used;
   launcher.used_in_all = launcher.used_in_all + used;
   launcher.is_on = false;

@@ -53,6 +53,15 @@ class KernelDevice {
   void begin(Time now, sched::LauncherId launcher, const Work& work);
   /// It launches nothing more; its work ends with what is in flight.
   void stop(Time now, sched::LauncherId launcher);
+  /// What is in flight of lanes: of each its first that has not ended, the oldest first.
+  struct InFlight {
+    sched::LauncherId lane;
+    uint64_t number = 0;  ///< of all that were launched on the device
+    Time since;           ///< it was launched, and those before it of its launcher had ended
+    Duration used;        ///< time on the device of those of its work that have ended
+  };
+  std::vector<InFlight> in_flight() const;
+
   /// What is on the device, or comes to it next, never ends.
   void hang(sched::LauncherId launcher);
   /// From now on it launches whatever its gate says.
@@ -94,6 +103,7 @@ class KernelDevice {
     Time arrives;        ///< it can begin then
     Duration left;
     Duration expected;  ///< how long its launcher takes it for
+    Duration on = {0};  ///< how long it was on the device until it last left it
   };
   struct Launcher {
     sched::Grant grant;
@@ -111,6 +121,8 @@ class KernelDevice {
     bool is_on = false;
     Time on_since = {0}, paced = {0}, ends = Time::never();  ///< while it is on: since when, as of when `left` is
     Duration used = {0}, used_in_all = {0};                  ///< of the device: since it said so, and by its work
+    Time last_end = {0};                                     ///< when the last of them did
+    Duration ended = {0};                                    ///< time on the device of launches that have ended
     Time told_used = {0};
     Duration told_next = {0};  ///< of the first
   };

@@ -39,6 +39,7 @@ class LedgerChecker final : public Checker {
   void check(Time /*now*/, const sched::Prepare& /*action*/) {}
   void check(Time /*now*/, const sched::Grant& /*action*/) {}
   void check(Time /*now*/, const sched::StopRun& /*action*/) {}
+  void check(Time /*now*/, const sched::AskFlight& /*action*/) {}
   void check(Time /*now*/, const sched::Answer& /*action*/) {}
   void check(Time /*now*/, const sched::WakeAt& /*action*/) {}
   void check_room(Time now, const char* what, sched::DeviceId device, uint64_t bytes);

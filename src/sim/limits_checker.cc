@@ -17,6 +17,9 @@ bool has_levels(const sched::Config& config) {
   return fairness && fairness->has_levels();
 }
 
+// The core asks no more often than this.
+constexpr Duration kLeastWait = Duration::micros(100);
+
 std::string show(sched::LevelNo level) {
   return sched::is_own(level) ? fmt::format("{}.{}", sched::priority_of(level), level & 255)
                               : fmt::format("{}", sched::priority_of(level));
@@ -157,30 +160,28 @@ void LimitsChecker::check_beside(Time now, const sched::Run& action, const Shado
          action.run.value, levels.size(), executor.device.value, most_levels);
 }
 
-// Before the shadow takes it in. Grants come first: one that closed the gate of a run whose time is over has left it
-// nothing.
+// Before the shadow takes it in. Its time on the device is at most that of its launches that ended, and that since the
+// oldest of the others was made.
 void LimitsChecker::check(Time now, const sched::StopRun& action) {
   const Shadow::Run* run = shadow_.find(action.run);
   if (!run || !shadow_.find(run->submit->request)) return;  // its caller is gone
-  expect(now >= run->submit->deadline || now >= run->limit || run->left.ns == 0, now,
+  const auto& launch = run->in_flight;
+  const Duration most = launch ? launch->used + (now - launch->since) : Duration{0};
+  expect(now >= run->submit->deadline || most >= run->submit->device_time, now,
          "run{} is told to stop, and has not had its {}ns on the device", action.run.value,
          run->submit->device_time.ns);
 }
 
 void LimitsChecker::check_times(Time now) {
   for (const auto& [id, run] : shadow_.runs()) {
-    if (shadow_.find(run.executor)->is_killed) continue;
-    const bool is_stopped = run.stopped != Time::never(), is_started = run.started != Time::never();
-    if (run.limit != Time::never())
-      expect(is_stopped || (run.limit > now && shadow_.wake() <= run.limit), now,
-             "run{} is past its {}ns and goes on, or nobody wakes the core for it", id.value,
-             run.submit->device_time.ns);
-    if (!is_stopped) continue;
-    // One that started after it was told to stop has its grace from there.
-    const Time since = is_started ? std::max(run.started, run.stopped) : run.stopped;
-    const Duration grace = is_started ? config_.stop_grace : std::max(config_.prepare_grace, config_.stop_grace);
-    expect(since + grace > now && shadow_.wake() <= since + grace, now,
-           "run{} was told to stop at {}ns and goes on, or nobody wakes the core for it", id.value, since.ns);
+    if (shadow_.find(run.executor)->is_killed || run.stopped != Time::never()) continue;
+    if (run.submit->device_time == Duration::forever() || run.started == Time::never()) continue;
+    const Time since = std::max(run.started, shadow_.find(run.device)->last_flight);
+    const Time limit = since + run.submit->device_time;
+    if (limit >= run.submit->deadline) continue;  // that comes first, and is looked at elsewhere
+    expect(now <= limit + kLeastWait, now,
+           "run{} may have had its {}ns since {}ns, and nobody asked whether it is on the device", id.value,
+           run.submit->device_time.ns, since.ns);
   }
 }
 

@@ -10,9 +10,9 @@
 namespace quern::sim {
 
 /// Every limit of Config and of a tenant holds: requests and memory in flight, requests that wait, how urgent they may
-/// be, levels of a device, runs of a level and of an executor, attempts, and how long a run may take on the device,
-/// which it is not while its gate is closed, before it is told to stop and its executor is killed. What runs alone has
-/// the device alone. Who is refused because of a limit has reached it. A run that was announced is sent as it was.
+/// be, levels of a device, runs of a level and of an executor, attempts, and that no run is told to stop before it had
+/// its time on the device. What runs alone has the device alone. Who is refused because of a limit has reached it. A
+/// run that was announced is sent as it was.
 class LimitsChecker final : public Checker {
  public:
   explicit LimitsChecker(const sched::Config& config);

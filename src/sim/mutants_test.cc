@@ -25,7 +25,7 @@
 namespace quern::sim {
 namespace {
 
-constexpr uint64_t kMostSeeds = 300;
+constexpr uint64_t kMostSeeds = 1000;
 
 struct Mutant {
   int number = 0;
@@ -129,30 +129,43 @@ TEST(Mutants, NoneIsClean) {
   EXPECT_EQ(caught.by, "") << "seed " << caught.seed;
 }
 
-TEST(Mutants, AreCaught) {
-  std::printf("%3s  %-9s  %4s  %-14s  %s\n", "n", "caught by", "seed", "all, the first", "what");
-  struct Hunts {
-    Hunt by_its_checker, by_all;
-  };
-  const auto begin = [](const Mutant& mutant) {
-    return Hunts{begin_hunt(mutant.number, mutant.checker, 1, kMostSeeds),
-                 begin_hunt(mutant.number, "", 1, kMostSeeds)};
-  };
-  // Two are under way, so that the other core has something to do while one takes long.
+/// Hunts every mutant, each with the checker that `checker_of` names (or all: ""), and calls `caught` in their order.
+/// Two hunts are under way at a time, so that the other core has something to do while one takes long.
+template <class CheckerOf, class OnCaught>
+void hunt_all(CheckerOf&& checker_of, OnCaught&& on_caught) {
   const std::vector<Mutant> all = mutants();
-  std::deque<Hunts> under_way;
-  if (!all.empty()) under_way.push_back(begin(all[0]));
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (i + 1 < all.size()) under_way.push_back(begin(all[i + 1]));
-    const Mutant& mutant = all[i];
-    const Caught caught = end_hunt(under_way.front().by_its_checker), first = end_hunt(under_way.front().by_all);
-    under_way.pop_front();
-    EXPECT_NE(caught.by, "") << mutant.number << ": " << mutant.what << ": not caught in " << kMostSeeds << " seeds";
-    const std::string first_text = first.by + " " + std::to_string(first.seed);
-    std::printf("%3d  %-9s  %4lu  %-14s  %s\n", mutant.number, caught.by.c_str(),
-                static_cast<unsigned long>(caught.seed), first_text.c_str(), mutant.what.c_str());
-    std::fflush(stdout);
+  std::deque<Hunt> under_way;
+  for (size_t i = 0; i <= all.size(); ++i) {
+    if (i < all.size()) under_way.push_back(begin_hunt(all[i].number, checker_of(all[i]), 1, kMostSeeds));
+    if (i > 0) {
+      on_caught(all[i - 1], end_hunt(under_way.front()));
+      under_way.pop_front();
+    }
   }
+}
+
+TEST(Mutants, AreCaught) {
+  std::printf("%3s  %-9s  %4s  %s\n", "n", "caught by", "seed", "what");
+  hunt_all([](const Mutant& mutant) { return mutant.checker; },
+           [](const Mutant& mutant, const Caught& caught) {
+             EXPECT_NE(caught.by, "") << mutant.number << ": " << mutant.what << ": not caught in " << kMostSeeds
+                                      << " seeds";
+             std::printf("%3d  %-9s  %4lu  %s\n", mutant.number, caught.by.c_str(),
+                         static_cast<unsigned long>(caught.seed), mutant.what.c_str());
+             std::fflush(stdout);
+           });
+}
+
+// With all checkers on, the first that fires may be another one than the mutant's own.
+TEST(Mutants, DISABLED_LongFirstOfAllCheckers) {
+  std::printf("%3s  %-14s  %s\n", "n", "all, the first", "what");
+  hunt_all([](const Mutant&) { return std::string(); },
+           [](const Mutant& mutant, const Caught& caught) {
+             EXPECT_NE(caught.by, "") << mutant.number << ": " << mutant.what;
+             const std::string first = caught.by + " " + std::to_string(caught.seed);
+             std::printf("%3d  %-14s  %s\n", mutant.number, first.c_str(), mutant.what.c_str());
+             std::fflush(stdout);
+           });
 }
 
 TEST(Mutants, DISABLED_LongOverAllSeeds) {

@@ -78,6 +78,7 @@ class Maker {
     config.quarantine = micros(5'000, 200'000);
     config.stop_grace = micros(500, 10'000);
     config.prepare_grace = micros(20'000, 1'000'000);
+    config.flight_sample = {config.stop_grace.ns / 8};
     config.locality = chance(0.2) ? Duration{0} : micros(100, 50'000);
     config.first_estimate = micros(50, 5'000);
     if (chance(0.5)) config.granularity_bytes = uint64_t{1} << between(8, 24);

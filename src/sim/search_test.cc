@@ -62,7 +62,7 @@ TEST(Shrink, KeepsWhatFails) {
   ASSERT_TRUE(trial.violation);
   const Shrunk shrunk = shrink(model, 1, *trial.violation);
   EXPECT_LE(shrunk.runs, 200u);
-  EXPECT_EQ(shrunk.violation.checker, trial.violation->checker);
+  EXPECT_EQ(shrunk.violation.checker, trial.violation->checker) << trial.violation->text;
   EXPECT_EQ(shrunk.model.loads.size(), 1u);
   EXPECT_EQ(shrunk.model.functions.size(), 1u);
   EXPECT_NE(shrunk.trail, "");

@@ -138,6 +138,7 @@ void Shadow::on(Time, const sched::DeviceDown& event) {
     if (executor->second.device == event.device) lose(executor);
   }
   device->second.is_up = false;
+  asked_.erase(event.device);
 }
 
 void Shadow::on(Time, const sched::ExecutorUp& event) {
@@ -252,11 +253,6 @@ void Shadow::on(Time now, const sched::Started& event) {
   Run& run = found->second;
   run.started = now;
   run.is_ready = true;
-  if (run.submit->device_time == Duration::forever()) return;
-  if (run.is_gated)
-    run.left = run.submit->device_time;
-  else
-    run.limit = now + run.submit->device_time;
 }
 
 void Shadow::on(Time, const sched::LauncherUp& event) {
@@ -282,23 +278,22 @@ void Shadow::on(Time, const sched::GapBegun& event) {
   if (Run* run = find_in(event.launcher)) run->is_pausing = run->is_ready;
 }
 
-// The time that a run may take on the device stands still while its gate is closed.
-void Shadow::on(Time now, const sched::Grant& action) {
+void Shadow::on(Time, const sched::Grant& action) {
   grants_[action.launcher] = action;
   if (const auto program = programs_.find(action.launcher); program != programs_.end() && !action.tells)
     program->second.has_work = false;  // it says so no longer
-  Run* found = find_in(action.launcher);
-  if (!found || found->is_gated == !action.open) return;
-  Run& run = *found;
-  run.is_gated = !action.open;
-  if (run.started == Time::never() || run.submit->device_time == Duration::forever()) return;
-  if (run.is_gated) {
-    run.left = std::max(Duration{0}, run.limit - now);
-    run.limit = Time::never();
-  } else {
-    run.limit = now + run.left;
-    run.left = Duration::forever();
-  }
+}
+
+void Shadow::on(Time now, const sched::Flight& event) {
+  asked_.erase(event.device);
+  if (const auto device = devices_.find(event.device); device != devices_.end()) device->second.last_flight = now;
+  for (auto& [id, run] : runs_)
+    if (run.device == event.device) run.in_flight.reset();
+  for (const sched::Flight::Launch& launch : event.launches)
+    if (const auto run = runs_.find(launch.run); run != runs_.end()) {
+      run->second.in_flight = launch;
+      run->second.was_launched = true;
+    }
 }
 
 void Shadow::on(Time now, const sched::Finished& event) {
@@ -379,7 +374,7 @@ void Shadow::on(Time, const sched::Trim& action) {
   if (!executor.is_killed) devices_[executor.device].leaving_bytes += lane->second.bytes;
 }
 
-void Shadow::on(Time, const sched::Run& action) {
+void Shadow::on(Time now, const sched::Run& action) {
   const auto request = requests_.find(action.request);
   const auto executor = executors_.find(action.executor);
   if (request == requests_.end() || executor == executors_.end()) return;
@@ -393,10 +388,8 @@ void Shadow::on(Time, const sched::Run& action) {
           .attempt = ++request->second.attempts};
   request->second.last_run = action.run;
   run.is_ready = has_all(run);
-  const sched::LauncherId launcher = sched::lane_of(action.executor, action.lane);
-  const sched::Grant* grant = grant_of(launcher);
-  run.is_gated = grant && !grant->open;
-  in_lane_[launcher] = action.run;
+  run.sent = now;
+  in_lane_[sched::lane_of(action.executor, action.lane)] = action.run;
   touched_.insert(run.device);
   Device& device = devices_[run.device];
   if (action.lane_bytes > 0) {
@@ -423,7 +416,13 @@ void Shadow::on(Time now, const sched::StopRun& action) {
   run->second.passed_limit = requests_.contains(run->second.submit->request);
 }
 
-void Shadow::on(Time, const sched::Answer& action) { requests_.erase(action.request); }
+// A run that goes on when its caller is told that it is late answers for nothing any more.
+void Shadow::on(Time, const sched::Answer& action) {
+  const bool is_late = action.end == sched::End::kDeadlineRunning || action.end == sched::End::kDeadlineQueued;
+  if (const auto run = action.run ? runs_.find(*action.run) : runs_.end(); is_late && run != runs_.end())
+    run->second.passed_limit = false;
+  requests_.erase(action.request);
+}
 
 void Shadow::end(std::map<sched::RunId, Run>::iterator run) {
   touched_.insert(run->second.device);

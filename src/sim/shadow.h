@@ -31,6 +31,7 @@ class Shadow {
     uint64_t held_bytes = 0;     ///< contexts, objects, and the memory of lanes
     uint64_t leaving_bytes = 0;  ///< of it: objects and lanes told to leave, and all that is in executors killed
     uint32_t runs = 0;           ///< that were sent and have not ended
+    Time last_flight = {0};      ///< when it was told what is in flight
     /// When it last had less memory free than it should have had, as an executor of that domain said.
     std::map<sched::DomainId, Time> claims;
     /// When one said so, and how long after another; where a later one came sooner after another, that counts.
@@ -73,11 +74,11 @@ class Shadow {
     uint32_t attempt = 1;  ///< of those of its request that were sent
     Time started = Time::never();
     Time stopped = Time::never();
-    bool is_ready = false;       ///< it can launch: all it needs was there when it was sent, or it started
-    bool is_pausing = false;     ///< it said that it has nothing to launch for a while
-    bool is_gated = false;       ///< its gate is closed; one that closes by itself (Grant::until) is not taken for it
-    Time limit = Time::never();  ///< when it will have had all the time on the device that it may have
-    Duration left = Duration::forever();  ///< of that time, while it stands still: it started, and is gated
+    bool is_ready = false;    ///< it can launch: all it needs was there when it was sent, or it started
+    bool is_pausing = false;  ///< it said that it has nothing to launch for a while
+    Time sent = {0};
+    std::optional<sched::Flight::Launch> in_flight = {};  ///< as of the last Flight of its device
+    bool was_launched = false;                            ///< as of any
     bool passed_limit = false;  ///< it was stopped while its caller still waited: not because that one was gone
     bool is_doomed = false;  ///< it fails through no fault of its own: a load of it failed, or its lane found no room
     bool no_room = false;    ///< for want of room, which is not held against its request
@@ -143,6 +144,8 @@ class Shadow {
   /// The run of a request that was sent and has not ended; null if it has none.
   const Run* run_of(const Request& request) const { return request.last_run ? find(*request.last_run) : nullptr; }
 
+  /// The core has asked what is in flight on the device, and has not been answered.
+  bool is_asked(sched::DeviceId device) const { return asked_.contains(device); }
   /// When a Tick comes; never if none was asked for since the last.
   Time wake() const { return wake_; }
   /// Runs that the last event ended: its own, or those of the executors it took away.
@@ -178,6 +181,7 @@ class Shadow {
   void on(Time now, const sched::Unloaded& event);
   void on(Time now, const sched::Trimmed& event);
   void on(Time now, const sched::Started& event);
+  void on(Time now, const sched::Flight& event);
   void on(Time now, const sched::Finished& event);
   void on(Time now, const sched::FunctionGone& event);
   void on(Time now, const sched::LauncherUp& event);
@@ -198,6 +202,7 @@ class Shadow {
   void on(Time now, const sched::Run& action);
   void on(Time now, const sched::Grant& action);
   void on(Time now, const sched::StopRun& action);
+  void on(Time /*now*/, const sched::AskFlight& action) { asked_.insert(action.device); }
   void on(Time now, const sched::Answer& action);
   void on(Time now, const sched::WakeAt& action);
   void on(Time /*now*/, const sched::Prepare& /*action*/) {}
@@ -224,7 +229,7 @@ class Shadow {
   std::map<sched::LauncherId, Program> programs_;
   std::map<sched::LauncherId, sched::Grant> grants_;  // of lanes of executors that are there, and of programs
   std::map<sched::LauncherId, sched::RunId> in_lane_;
-  std::set<sched::DeviceId> touched_;
+  std::set<sched::DeviceId> touched_, asked_;
   Time wake_ = Time::never();
 };
 

@@ -328,6 +328,7 @@ std::string to_text(const Model& model) {
   time("quarantine", config.quarantine, usual.quarantine);
   time("stop_grace", config.stop_grace, usual.stop_grace);
   time("prepare_grace", config.prepare_grace, usual.prepare_grace);
+  time("flight_sample", config.flight_sample, usual.flight_sample);
   time("locality", config.locality, usual.locality);
   time("first_estimate", config.first_estimate, usual.first_estimate);
   number("granularity_bytes", config.granularity_bytes, usual.granularity_bytes);

@@ -237,6 +237,10 @@ void VirtualPool::carry_out(Time now, const sched::Grant& action) {
   arbitrate(now, *device);
 }
 
+void VirtualPool::carry_out(Time now, const sched::AskFlight& action) {
+  agenda_.put(now, Agenda::Kind::kFlight, action.device.value - 1);
+}
+
 void VirtualPool::arbitrate(Time now, Device& device) {
   if (device.running) {
     Run& run = *find(*device.running);
@@ -341,6 +345,8 @@ void VirtualPool::happen(Time now, const Agenda::Entry& entry, std::vector<sched
       return report_arrives(entry.a, entry.b, heard);
     case Agenda::Kind::kFetched:
       return heard.push_back(sched::Fetched{sched::ObjectId{entry.a}, entry.b != 0});
+    case Agenda::Kind::kFlight:
+      return heard.push_back(flight(entry.a));
     case Agenda::Kind::kBlankReady:
       if (devices_[entry.a].generation == entry.b) ++devices_[entry.a].blanks;
       return;

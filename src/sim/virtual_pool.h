@@ -67,6 +67,7 @@ class VirtualPool {
                  const FunctionModel* function = nullptr);
   void carry_out(Time now, const sched::StopRun& action);
   void carry_out(Time now, const sched::Grant& action);
+  void carry_out(Time now, const sched::AskFlight& action);
 
   // Programs: what they have for the device waits its turn like a run.
   /// `model` outlives it.
@@ -98,7 +99,8 @@ class VirtualPool {
   // What goes wrong. Each does nothing, and says so, if there is nothing to do it to.
   bool lose_some_executor(Time now, std::vector<sched::Event>& heard);
   bool fault_some_kernel(Time now, std::vector<sched::Event>& heard);
-  bool hang_some_run();
+  /// The kernel of a run that the device is at never ends; which run.
+  std::optional<sched::RunId> hang_some_run();
   bool fail_some_run();
   bool lose_some_device(Time now, std::vector<sched::Event>& heard);
   bool take_some_memory(Time now, std::vector<sched::Event>& heard);
@@ -202,6 +204,7 @@ class VirtualPool {
   bool is_metered(sched::LauncherId launcher);
   /// What a launcher that is asked to used since it said so last; and again in a millisecond, if it is still at it.
   void meters(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
+  sched::Flight flight(uint64_t index);
   void load_ends(Time now, const Agenda::Entry& entry, std::vector<sched::Event>& heard);
   /// A run of the device may start or go on, if it is free: the first that is ready and let through.
   void run_starts(Time now, uint64_t index, std::vector<sched::Event>& heard);

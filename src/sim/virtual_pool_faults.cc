@@ -27,6 +27,11 @@ std::optional<uint64_t> VirtualPool::some_running(bool to_hang) {
     if (device.kernels)
       for (const sched::LauncherId launcher : device.kernels->on())
         if (!running && !sched::is_program(launcher)) running = run_in(device, launcher);
+    // With a launch in flight that is older, nobody could tell that it is not that one.
+    if (to_hang && device.kernels && running) {
+      const auto in_flight = device.kernels->in_flight();
+      if (in_flight.empty() || run_in(device, in_flight.front().lane) != running) continue;
+    }
     const Run* run = running ? runs_.find(*running) : nullptr;
     if (!run || run->is_hung || (to_hang && (!run->can_hang || run->is_stopped))) continue;
     return running;
@@ -40,13 +45,13 @@ bool VirtualPool::fault_some_kernel(Time now, std::vector<sched::Event>& heard) 
   return run.has_value();
 }
 
-bool VirtualPool::hang_some_run() {
+std::optional<sched::RunId> VirtualPool::hang_some_run() {
   const auto id = some_running(true);
-  if (!id) return false;
+  if (!id) return std::nullopt;
   Run& run = *runs_.find(*id);
   run.is_hung = true;
   if (const auto& kernels = devices_[run.device].kernels) kernels->hang(launcher_of(*id, run));
-  return true;
+  return sched::RunId{*id};
 }
 
 bool VirtualPool::fail_some_run() {

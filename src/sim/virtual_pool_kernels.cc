@@ -137,6 +137,22 @@ void VirtualPool::heard_of_lane(Time now, Device& device, const KernelDevice::To
   }
 }
 
+// Without kernels, what is on the device is one launch, also when it comes back after its gate was closed.
+sched::Flight VirtualPool::flight(uint64_t index) {
+  Device& device = devices_[index];
+  sched::Flight flight{sched::DeviceId{index + 1}, {}};
+  if (device.kernels) {
+    for (const KernelDevice::InFlight& one : device.kernels->in_flight())
+      if (const auto id = run_in(device, one.lane))
+        flight.launches.push_back({sched::RunId{*id}, one.number, one.since, one.used});
+  } else if (device.running && *device.running < sched::kFirstProgram) {
+    const Run& run = *find(*device.running);
+    flight.launches.push_back(
+        {sched::RunId{*device.running}, static_cast<uint64_t>(run.on_since.ns) + 1, run.on_since, run.used});
+  }
+  return flight;
+}
+
 bool VirtualPool::is_metered(sched::LauncherId launcher) {
   const Gate* gate = find_gate(launcher).first;
   return gate && gate->meters;

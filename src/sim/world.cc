@@ -206,7 +206,10 @@ class World::Impl {
         struck = pool_.fault_some_kernel(now_, heard_);
         break;
       case Fault::kHang:
-        struck = pool_.hang_some_run();
+        if (const auto run = pool_.hang_some_run()) {
+          for (Observer* observer : observers_) observer->on_hang(now_, *run);
+          struck = true;
+        }
         break;
       case Fault::kFailedRun:
         struck = pool_.fail_some_run();
@@ -314,6 +317,7 @@ class World::Impl {
   void carry_out(const sched::Forget& /*action*/) {}   // takes no time
   void carry_out(const sched::Prepare& /*action*/) {}  // what it gets ready is in `launch`
   void carry_out(const sched::StopRun& action) { pool_.carry_out(now_, action); }
+  void carry_out(const sched::AskFlight& action) { pool_.carry_out(now_, action); }
   void carry_out(const sched::Grant& action) {
     pool_.carry_out(now_, action);
     programs_.granted(now_, action);

@@ -12,8 +12,8 @@
 
 namespace quern::sim {
 
-/// Sees every step of the core; checkers and reports are observers. It has only what a shell has: events, actions, and
-/// the core's views.
+/// Sees every step of the core; checkers and reports are observers. It has what a shell has: events, actions, and the
+/// core's views. Only of hangs it is told more.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -22,6 +22,9 @@ class Observer {
   /// The daemon died: the core that comes next is new, and hears of host, devices, tenants and what is kept warm again
   /// before anything else. Requests, runs, executors and programs of the old one are no more.
   virtual void on_restart(Time /*now*/) {}
+  /// The truth, which no shell knows: the kernel that the device is at never ends, and this run launched it. No older
+  /// launch is in flight there.
+  virtual void on_hang(Time /*now*/, sched::RunId /*run*/) {}
   /// All that was to happen has happened. `drained` is false if work was left when the limit of virtual time came.
   virtual void on_end(Time /*now*/, bool /*drained*/, const sched::Scheduler& /*core*/) {}
 };

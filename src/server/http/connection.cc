@@ -2,6 +2,7 @@
 #include "server/http/connection.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -23,6 +24,9 @@ constexpr uint64_t kMostDrained = kMiB;
 constexpr size_t kKeptCapacity = kMiB;
 // Nobody knows what is still to come of this request.
 constexpr uint64_t kUnknown = ~uint64_t{0};
+// What a connection reads or writes before the others of its thread have their turn.
+constexpr size_t kTurn = 256 * kKiB;
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // Drops what is done from the front of a buffer sequence.
 template <class Buffer>
@@ -33,6 +37,18 @@ std::span<Buffer> skip_front(std::span<Buffer> buffers, size_t done) {
   }
   if (!buffers.empty()) buffers.front() += done;
   return buffers;
+}
+
+// The first of `buffers`, at most `most` bytes of them. One that is longer than that alone is cut, in `cut`.
+template <class Buffer>
+std::span<Buffer> first_of(std::span<Buffer> buffers, size_t most, Buffer& cut) {
+  if (buffers.front().size() > most) {
+    cut = Buffer(buffers.front().data(), most);
+    return {&cut, 1};
+  }
+  size_t count = 0;
+  while (count < buffers.size() && buffers[count].size() <= most) most -= buffers[count++].size();
+  return buffers.first(count);
 }
 
 bool would_block(const Code& ec) { return ec == asio::error::would_block || ec == asio::error::try_again; }
@@ -91,6 +107,7 @@ void Connection::disarm() {
 }
 
 void Connection::check_deadline(Time now) {
+  check_caller(now);
   if (now < deadline_) return;
   deadline_ = Time::never();
   has_timed_out_ = true;
@@ -98,8 +115,18 @@ void Connection::check_deadline(Time now) {
   socket_.cancel(ignored);
 }
 
+void Connection::set_idle(bool is_idle) {
+  if (is_idle == is_idle_) return;
+  is_idle_ = is_idle;
+  if (is_refused_) return;  // it gives way once it was told
+  auto& from = is_idle ? place_ : shard_.idle;
+  auto& to = is_idle ? shard_.idle : place_;
+  to.splice(to.end(), from, at_);
+}
+
 void Connection::wind_down() {
   if (!is_idle_) return;
+  set_idle(false);
   is_ending_ = true;
   Code ignored;
   socket_.cancel(ignored);
@@ -107,8 +134,7 @@ void Connection::wind_down() {
 
 void Connection::abort() {
   is_ending_ = true;
-  if (is_calling_) front_.daemon.cancel(request_id_);
-  if (is_tracing_) front_.daemon.end_trace(request_id_);
+  give_up();
   Code ignored;
   socket_.close(ignored);
 }
@@ -123,6 +149,7 @@ Task<> Connection::run() {
   }
   Code ignored;
   socket_.close(ignored);
+  set_idle(false);
   // Its handler has a pointer to us.
   if (is_peeking_) co_await peek_signal_.wait();
 }
@@ -146,16 +173,37 @@ void Connection::start_peek() {
     has_peeked_ = true;
     peek_error_ = ec;
     peeked_ = ec ? 0 : size;
-    if (ec && is_calling_ && !is_ending_) {
-      has_gone_ = true;
-      front_.daemon.cancel(request_id_);
-    }
-    if (ec && is_tracing_ && !is_ending_) {
-      has_gone_ = true;
-      front_.daemon.end_trace(request_id_);
+    if (ec == asio::error::eof && is_waiting()) {
+      // The caller sends no more. Whether it still listens, nobody knows until something is sent.
+      ask_caller_at_ = os::now() + limits_.half_closed;
+    } else if (ec && is_waiting() && !is_ending_) {
+      give_up();
     }
     peek_signal_.set();
   });
+}
+
+bool Connection::is_waiting() const { return is_calling_ || is_tracing_ || is_deploying_; }
+
+void Connection::give_up() {
+  has_gone_ = true;
+  if (is_calling_) front_.daemon.cancel(request_id_);
+  if (is_tracing_) front_.daemon.end_trace(request_id_);
+  if (is_deploying_) front_.daemon.abandon_deploy(request_id_);
+}
+
+// A caller that closed its half of the connection and one that has gone look alike. What tells them apart is that the
+// system of the latter answers whatever we send by a reset; and "100 Continue" means nothing to the former.
+void Connection::check_caller(Time now) {
+  if (!is_waiting() || has_gone_ || now < ask_caller_at_) return;
+  if (!was_asked_) {
+    was_asked_ = true;
+    Code ignored;
+    if (!head_.is_http_10) socket_.write_some(asio::buffer(kContinue), ignored);
+    return;
+  }
+  pollfd state{socket_.native_handle(), 0, 0};
+  if (poll(&state, 1, 0) > 0 && (state.revents & (POLLERR | POLLHUP)) != 0) give_up();
 }
 
 // A head that is all there at once, the usual case, costs one peek and is read together with what follows it.
@@ -164,8 +212,10 @@ Task<Connection::Io> Connection::read_head() {
   unread_ = 0;
   request_id_.clear();
   head_ = {};
-  wants_alive_ = is_head_ = awaits_continue_ = false;
-  is_idle_ = true;
+  wants_alive_ = is_head_ = awaits_continue_ = was_asked_ = false;
+  ask_caller_at_ = Time::never();
+  answer_room_.reset();
+  set_idle(true);
   if (shard_.is_stopping) co_return Io::kClosed;
   arm(limits_.keep_alive);
   size_t scanned = 0;
@@ -173,7 +223,7 @@ Task<Connection::Io> Connection::read_head() {
     if (!is_peeking_ && !has_peeked_) start_peek();
     co_await peek_signal_.wait();
     has_peeked_ = false;
-    is_idle_ = false;
+    set_idle(false);
     if (peek_error_ || is_ending_) {
       // Nobody is owed an answer before the first byte of a head.
       co_return has_timed_out_&& filled_ > 0 ? Io::kTimedOut : Io::kClosed;
@@ -221,6 +271,13 @@ Task<Connection::Then> Connection::serve() {
   wants_alive_ = head_.keeps_alive && is_measured;
   awaits_continue_ = head_.expects_continue && length > 0 && filled_ == head_size;
 
+  if (!front_.config.has_keys && !is_of_this_machine(head_.host, head_.origin))
+    co_return co_await answer_failure(Failure(
+        denied(fmt::format("header Host or Origin: '{}' is not this machine, and a server without tenants answers "
+                           "this machine alone; call it as localhost, or name tenants in its quern.yaml",
+                           (head_.origin.empty() ? head_.host : head_.origin).substr(0, 64))),
+        403));
+
   const daemon::Tenant* tenant = nullptr;
   if (!is_open_to_all(head_.target)) {
     auto known = front_.daemon.authenticate(head_.key);
@@ -249,6 +306,10 @@ Task<Connection::Then> Connection::serve() {
   if (route_.endpoint == Endpoint::kInfer) co_return co_await infer(*tenant);
   if (is_put) co_return co_await deploy(*tenant);
   if (is_patch) co_return co_await change(*tenant);
+  if (route_.endpoint == Endpoint::kFunction && head_.method == Method::kDelete)
+    co_return co_await remove_function(*tenant);
+  if (route_.endpoint == Endpoint::kRollback) co_return co_await roll_back(*tenant);
+  if (route_.endpoint == Endpoint::kHistory) co_return co_await show_history(*tenant);
   if (is_upload) co_return co_await put_object(*tenant);
   if (route_.endpoint == Endpoint::kObjects) co_return co_await list_objects(*tenant);
   if (route_.endpoint == Endpoint::kObject && head_.method == Method::kDelete)
@@ -268,7 +329,7 @@ Task<Connection::Then> Connection::serve() {
 }
 
 Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tenant) {
-  Answer given = answer_now(front_, tenant, head_.method, route_);
+  Answer given = answer_now(front_, tenant, route_);
   if (auto* failure = std::get_if<Failure>(&given)) co_return co_await answer_failure(std::move(*failure));
   const auto& json = std::get<JsonAnswer>(given);
   co_return co_await answer_json(json.status, json.json);
@@ -276,33 +337,53 @@ Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tena
 
 Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) {
   Code ec;
+  asio::mutable_buffer cut;
+  size_t turn = kTurn;
   into = skip_front(into, 0);
   while (!into.empty()) {
-    size_t size = socket_.read_some(into, ec);
+    const auto some = first_of(into, turn, cut);
+    size_t size = socket_.read_some(some, ec);
     if (would_block(ec)) {
       // The limit on a head is one for all of it, and armed already.
       if (head_.size > 0) arm(limits_.body_idle);
-      std::tie(ec, size) = co_await socket_.async_read_some(into, kTuple);
+      std::tie(ec, size) = co_await socket_.async_read_some(some, kTuple);
+      turn = kTurn;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     unread_ -= size;
     into = skip_front(into, size);
+    turn -= std::min(turn, size);
+    if (turn == 0) {
+      co_await let_others();
+      turn = kTurn;
+    }
   }
   if (head_.size > 0) disarm();
   co_return Io::kOk;
 }
 
+Task<> Connection::let_others() { co_await asio::post(shard_.io, kAwait); }
+
 Task<Connection::Io> Connection::write_all(std::span<asio::const_buffer> from) {
   Code ec;
+  asio::const_buffer cut;
+  size_t turn = kTurn;
   from = skip_front(from, 0);
   while (!from.empty()) {
-    size_t size = socket_.write_some(from, ec);
+    const auto some = first_of(from, turn, cut);
+    size_t size = socket_.write_some(some, ec);
     if (would_block(ec)) {
       arm(limits_.body_idle);
-      std::tie(ec, size) = co_await socket_.async_write_some(from, kTuple);
+      std::tie(ec, size) = co_await socket_.async_write_some(some, kTuple);
+      turn = kTurn;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     from = skip_front(from, size);
+    turn -= std::min(turn, size);
+    if (turn == 0) {
+      co_await let_others();
+      turn = kTurn;
+    }
   }
   disarm();
   co_return Io::kOk;
@@ -320,7 +401,6 @@ Task<Connection::Io> Connection::discard(uint64_t bytes) {
 
 Task<Connection::Io> Connection::send_continue() {
   if (!std::exchange(awaits_continue_, false)) co_return Io::kOk;
-  static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   asio::const_buffer line(kContinue.data(), kContinue.size());
   co_return co_await write_all({&line, 1});
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -32,6 +33,7 @@ struct Shard {
   asio::io_context io{1};
   // The shard's thread only.
   std::set<Connection*> connections;
+  std::list<Connection*> idle;  ///< those between two requests, and before the first; the longest first
   bool is_stopping = false;
   // Any thread. Daemon callbacks that are not through yet: the shard may not go before them.
   std::atomic<uint32_t> callbacks{0};
@@ -57,8 +59,9 @@ class Signal {
 ///
 /// Heads are peeked at (MSG_PEEK), not read: what follows a head may be tensors, and those are read only once it is
 /// known where in the arena they belong, in one scatter read together with the head that was peeked. While a call
-/// runs, the peek for the next head is already out; should it find the end of the stream, the caller has gone and the
-/// call is cancelled. (A caller that sent its next request ahead is not noticed going.)
+/// runs, the peek for the next head is already out: it finds a caller that has gone, and the call is cancelled. One
+/// that only closed its own half still gets its answer. (A caller that sent its next request ahead is not noticed
+/// going.)
 class Connection {
  public:
   /// `is_refused`: one too many; its first request is answered 503.
@@ -68,7 +71,7 @@ class Connection {
   Task<> run();
 
   // From the shard's thread:
-  /// Ends what took longer than it may.
+  /// Ends what took longer than it may, and the work of a caller that has gone.
   void check_deadline(Time now);
   /// Ends it if it is between two requests; else its next answer is its last.
   void wind_down();
@@ -87,6 +90,8 @@ class Connection {
   /// Reads until all of `into` is full. Without a coroutine's cost where the bytes are there already.
   Task<Io> read_all(std::span<asio::mutable_buffer> into);
   Task<Io> write_all(std::span<asio::const_buffer> from);
+  /// Comes back once the other connections of this thread had a turn.
+  Task<> let_others();
   Task<Io> discard(uint64_t bytes);
   Task<Io> send_continue();
   /// Writes an answer that is in one piece, and leaves the stream at the next request where it can.
@@ -96,6 +101,12 @@ class Connection {
   Task<Then> failed_read(Io how);
   Task<> linger();
   void start_peek();
+  /// Whether the daemon works for it.
+  bool is_waiting() const;
+  /// Nobody waits for what the daemon does for it.
+  void give_up();
+  void check_caller(Time now);
+  void set_idle(bool is_idle);
   void begin_head(int status, std::string_view content_type, uint64_t content_length);
   void end_head(bool closes);
   bool keeps_alive() const;
@@ -104,6 +115,9 @@ class Connection {
   /// What the daemon hands over in a callback: `ask` gets that.
   template <class T, class Ask>
   Task<T> asked(Ask ask);
+  /// The scribe does it; `work` lives until then.
+  template <class Work>
+  Task<> scribed(const Work& work);
 
   // infer.cc
   Task<Then> infer(const daemon::Tenant& tenant);
@@ -111,9 +125,23 @@ class Connection {
   std::optional<Failure> parse_call(const daemon::Function& function, uint64_t binary_length);
   Task<Status> open_inputs(const daemon::Tenant& tenant);
   std::optional<Failure> prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function);
+  std::optional<Failure> take_answer_room(const daemon::Tenant& tenant, const daemon::Call& call);
+  Task<Status> write_json(const daemon::Function& function, const daemon::Call& call);
   Task<Then> answer_call(const daemon::Function& function, Time asked);
+
+  // deploy.cc
+  /// Sends the body on to the disk, `length` bytes of it. An error is told by what comes back; the rest is unread then.
+  struct Received {
+    Io io = Io::kOk;
+    Status written;
+  };
+  Task<Received> receive(daemon::Upload& upload, uint64_t length);
   Task<Then> deploy(const daemon::Tenant& tenant);
   Task<Then> change(const daemon::Tenant& tenant);
+  Task<Then> remove_function(const daemon::Tenant& tenant);
+  Task<Then> roll_back(const daemon::Tenant& tenant);
+  Task<Then> show_history(const daemon::Tenant& tenant);
+  Task<Then> answer_told(const JsonAnswer& told);
 
   // requests.cc
   Task<Then> list_requests(const daemon::Tenant& tenant);
@@ -149,6 +177,9 @@ class Connection {
   Socket socket_;
   Time deadline_ = Time::never();
   bool has_timed_out_ = false, is_idle_ = false, is_ending_ = false;
+  /// Its place in Shard::idle, which it has with itself while it is not idle: moving it there allocates nothing.
+  std::list<Connection*> place_{this};
+  const std::list<Connection*>::iterator at_ = place_.begin();
 
   // The peek: at most one is out, and it writes behind filled_.
   bool is_peeking_ = false, has_peeked_ = false;
@@ -173,11 +204,14 @@ class Connection {
   std::vector<asio::mutable_buffer> into_;
   std::vector<asio::const_buffer> from_;
   std::string answer_head_, answer_json_;
-  bool is_written_ = false;  ///< the last answer, all of it
+  std::shared_ptr<void> answer_room_;  ///< of an answer with much JSON
+  bool is_written_ = false;            ///< the last answer, all of it
 
   // The call at hand; the daemon's callback writes `call_` before it posts.
   std::unique_ptr<daemon::Call> call_;
-  bool is_calling_ = false, is_tracing_ = false, has_gone_ = false;
+  bool is_calling_ = false, is_tracing_ = false, is_deploying_ = false, has_gone_ = false;
+  Time ask_caller_at_ = Time::never();  ///< it sends no more: when to find out whether it still listens
+  bool was_asked_ = false;
   Signal done_;
 };
 
@@ -194,6 +228,17 @@ Task<T> Connection::asked(Ask ask) {
   });
   co_await done_.wait();
   co_return *std::move(got);
+}
+
+template <class Work>
+Task<> Connection::scribed(const Work& work) {
+  co_await asked<bool>([&](auto done) {
+    front_.scribe.add([&work, done] {
+      work();
+      done(true);
+      return false;
+    });
+  });
 }
 
 }  // namespace quern::server

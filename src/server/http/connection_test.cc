@@ -220,15 +220,94 @@ TEST_F(ConnectionTest, RefusedRequestGetsItsAnswerThoughItSendsMuch) {
   EXPECT_EQ(answer.header("connection"), "close");
 }
 
-TEST_F(ConnectionTest, MostConnections) {
+TEST_F(ConnectionTest, IdleConnectionsGiveWay) {
   config_.limits.connections = 2;
   start();
   auto a = client(), b = client();
   EXPECT_EQ(a->ask(get("/v2")).status, 200);
   EXPECT_EQ(b->ask(get("/v2")).status, 200);
   auto c = client();
+  EXPECT_EQ(c->ask(get("/v2")).status, 200);
+  EXPECT_TRUE(a->is_at_end()) << "the one that was idle for longest";
+  EXPECT_EQ(b->ask(get("/v2")).status, 200);
+}
+
+TEST_F(ConnectionTest, MostConnections) {
+  config_.limits.connections = 2;
+  daemon_.holds = true;
+  start();
+  auto a = client(), b = client();
+  for (auto* busy : {&a, &b}) {
+    (*busy)->send(post("/v2/models/echo/infer", kOneTensor));
+    ASSERT_TRUE(daemon_.wait_held());
+  }
+  auto c = client();
   expect_error(c->ask(get("/v2")), 503, "unavailable");
   EXPECT_TRUE(c->is_at_end());
+  daemon_.release();
+  EXPECT_EQ(a->read().status, 200);
+  EXPECT_EQ(b->read().status, 200);
+}
+
+TEST_F(ConnectionTest, WhoEndsSendingIsAnswered) {
+  daemon_.holds = true;
+  config_.limits.linger = Duration::millis(20);  // looks at callers every 5 ms
+  config_.limits.half_closed = Duration::millis(1);
+  start();
+  auto caller = client();
+  caller->send(post("/v2/models/echo/infer", kOneTensor));
+  ASSERT_TRUE(daemon_.wait_held());
+  caller->end_sending();
+  EXPECT_EQ(caller->read().status, 100) << "whether it still listens is asked";
+  daemon_.release();
+  EXPECT_EQ(caller->read().status, 200);
+  EXPECT_TRUE(caller->is_at_end());
+  EXPECT_TRUE(daemon_.cancelled.with([](const auto& ids) { return ids.empty(); }));
+}
+
+TEST_F(ConnectionTest, WhoHasGoneIsNotWorkedFor) {
+  daemon_.holds = true;
+  config_.limits.linger = Duration::millis(20);
+  config_.limits.half_closed = Duration::millis(1);
+  start();
+  for (const std::string& text :
+       {post("/v2/models/echo/infer", kOneTensor), request("PUT", "/v1/functions/new", "tar")}) {
+    auto caller = client();
+    caller->send(text);
+    ASSERT_TRUE(daemon_.wait_held());
+    caller->close_now();
+    EXPECT_TRUE(daemon_.wait_cancelled()) << text;
+  }
+}
+
+TEST_F(ConnectionTest, UploadsAreRefusedBeforeTheirBytesAreRead) {
+  daemon_.upload_refusal = exhausted("tenant default: stores as much as it may");
+  start();
+  for (const std::string path : {"/v1/functions/new", "/v1/objects"}) {
+    auto caller = client();
+    const Response answer = caller->ask("PUT " + path + " HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n");
+    expect_error(answer, 429, "exhausted");
+    EXPECT_EQ(answer.header("connection"), "close");
+  }
+}
+
+TEST_F(ConnectionTest, AFullDiskEndsAnUpload) {
+  daemon_.write_error = exhausted("the server's disk: write: no space");
+  start();
+  expect_error(ask(request("PUT", "/v1/functions/new", std::string(900'000, 'x'))), 429, "exhausted");
+  expect_error(ask(request("PUT", "/v1/objects", "x")), 429, "exhausted");
+}
+
+TEST_F(ConnectionTest, FunctionsThatCannotBeCalledAreListed) {
+  daemon_.broken = {{"lost", std::string(64, 'a'), "then", false, internal("object ab: is damaged on disk")},
+                    {"soon", std::string(64, 'b'), "then", true, unavailable("function soon: is being made ready")}};
+  start();
+  const auto list = ask(get("/v1/functions")).json().at("functions");
+  ASSERT_EQ(list.as_array().size(), 5u);
+  EXPECT_EQ(list.at(0).at("state"), "ready");
+  EXPECT_EQ(list.at(3).at("state"), "damaged");
+  EXPECT_EQ(list.at(3).at("error"), "object ab: is damaged on disk");
+  EXPECT_EQ(list.at(4).at("state"), "starting");
 }
 
 TEST_F(ConnectionTest, AddressTaken) {
@@ -245,6 +324,14 @@ TEST_F(ConnectionTest, AddressTaken) {
 TEST(Loopback, Hosts) {
   for (const char* host : {"127.0.0.1", "127.3.2.1", "::1", "localhost"}) EXPECT_TRUE(is_loopback(host)) << host;
   for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.org", ""}) EXPECT_FALSE(is_loopback(host)) << host;
+  for (const char* host : {"127.0.0.1:8080", "localhost", "localhost:1", "[::1]:8080", ""})
+    EXPECT_TRUE(is_of_this_machine(host, "")) << host;
+  for (const char* host :
+       {"evil.example", "evil.example:8080", "10.0.0.1:80", "localhost.evil.example", "[", "[::2]:1"})
+    EXPECT_FALSE(is_of_this_machine(host, "")) << host;
+  EXPECT_TRUE(is_of_this_machine("localhost:8080", "http://localhost:8080"));
+  EXPECT_FALSE(is_of_this_machine("localhost:8080", "http://evil.example"));
+  EXPECT_FALSE(is_of_this_machine("localhost:8080", "null"));
 }
 
 }  // namespace

@@ -39,6 +39,9 @@ class FakeDaemon : public daemon::Daemon {
   std::optional<Error> refusal;     ///< of `admits`
   std::optional<Error> call_error;  ///< how calls end
   std::optional<Error> deploy_error;
+  std::optional<Error> upload_refusal;  ///< before its first byte
+  std::optional<Error> write_error;     ///< of the disk
+  std::vector<daemon::FunctionProblem> broken;
   bool holds = false;
   // Any thread.
   os::Guarded<std::vector<std::string>> cancelled;
@@ -46,6 +49,8 @@ class FakeDaemon : public daemon::Daemon {
 
   /// Waits until a call is held.
   bool wait_held() { return held_event_.wait(Duration::seconds(20)) && held_event_.drain(); }
+  /// Waits until something that nobody waits for is cancelled.
+  bool wait_cancelled() { return cancelled_event_.wait(Duration::seconds(20)) && cancelled_event_.drain(); }
   void release() {
     auto held = held_.with([](auto& calls) { return std::exchange(calls, {}); });
     for (auto& [id, call] : held) finish(std::move(call.first), call.second);
@@ -78,30 +83,54 @@ class FakeDaemon : public daemon::Daemon {
     return counters;
   }
   bool is_ready() const override { return ready; }
-  void deploy(const daemon::Tenant&, std::string name, Bytes tar,
+  std::vector<daemon::FunctionProblem> problems(const daemon::Tenant&) const override { return broken; }
+  std::vector<daemon::FunctionRef> versions(const daemon::Tenant& tenant, std::string_view name) const override {
+    const auto function = find(tenant, name, "");
+    return function.ok() ? std::vector{*function} : std::vector<daemon::FunctionRef>();
+  }
+  void stop_deploys() override {}
+  Result<std::unique_ptr<daemon::Upload>> begin_deploy(const daemon::Tenant&, uint64_t) override {
+    if (upload_refusal) return *upload_refusal;
+    return std::unique_ptr<daemon::Upload>(std::make_unique<FakeUpload>(*this));
+  }
+  void deploy(const daemon::Tenant&, std::string id, std::string name, std::unique_ptr<daemon::Upload> tar,
               std::function<void(Result<daemon::Deployed>)> done) override {
-    deployed.with([&](Bytes& bytes) { bytes = std::move(tar); });
+    deployed.with([&](Bytes& bytes) { bytes = std::move(static_cast<FakeUpload&>(*tar).bytes); });
     if (deploy_error) return done(*deploy_error);
+    if (holds) {
+      deploys_.with([&](auto& deploys) { deploys.emplace(std::move(id), std::move(done)); });
+      held_event_.signal();
+      return;
+    }
     auto function = std::make_shared<daemon::Function>(*functions_[0]);
     function->name = std::move(name);
     done(daemon::Deployed{function, true, false, {"function.yaml:3:1: warning: odd"}});
   }
-  Status remove(const daemon::Tenant&, std::string_view name) override {
-    if (name == "echo") return {};
-    return not_found("function " + std::string(name) + ": there is none");
+  void abandon_deploy(const std::string& id) override {
+    auto node = deploys_.with([&](auto& deploys) { return deploys.extract(id); });
+    cancelled.with([&](auto& ids) { ids.push_back(id); });
+    if (node) node.mapped()(Error{ErrorCode::kCancelled, "deploy " + id + ": nobody waited for it"});
+    cancelled_event_.signal();
   }
-  Result<daemon::History> history(const daemon::Tenant& tenant, std::string_view name) const override {
-    QUERN_TRY(const auto function, find(tenant, name, ""));
-    return daemon::History{{{function->version, "then", true}}, {{"then", "deployed", function->version}}};
+  void remove(const daemon::Tenant&, std::string name, std::function<void(Status)> done) override {
+    done(name == "echo" ? Status() : Status(not_found("function " + name + ": there is none")));
   }
-  Result<daemon::FunctionRef> rollback(const daemon::Tenant& tenant, std::string_view name,
-                                       std::string_view version) override {
-    return find(tenant, name, version);
+  void history(const daemon::Tenant& tenant, std::string name,
+               std::function<void(Result<daemon::History>)> done) override {
+    const auto function = find(tenant, name, "");
+    if (!function.ok()) return done(function.error());
+    const std::string& version = (*function)->version;
+    done(daemon::History{{{version, "then", true}}, {{"then", "deployed", version}}});
   }
-  Result<daemon::FunctionRef> set(const daemon::Tenant& tenant, std::string_view name,
-                                  const std::map<std::string, std::string>& changes) override {
-    for (const auto& [path, value] : changes) QUERN_TRY(change_setting(Settings{}, path, value));
-    return find(tenant, name, "");
+  void rollback(const daemon::Tenant& tenant, std::string name, std::string version,
+                std::function<void(Result<daemon::FunctionRef>)> done) override {
+    done(find(tenant, name, version));
+  }
+  void set(const daemon::Tenant& tenant, std::string name, std::map<std::string, std::string> changes,
+           std::function<void(Result<daemon::FunctionRef>)> done) override {
+    for (const auto& [path, value] : changes)
+      if (const auto changed = change_setting(Settings{}, path, value); !changed.ok()) return done(changed.error());
+    done(find(tenant, name, ""));
   }
   Status admits(const daemon::Tenant&, Duration* retry_after) const override {
     if (!refusal) return {};
@@ -147,6 +176,7 @@ class FakeDaemon : public daemon::Daemon {
   void cancel(const std::string& id) override {
     auto node = held_.with([&](auto& calls) { return calls.extract(id); });
     cancelled.with([&](auto& ids) { ids.push_back(id); });
+    cancelled_event_.signal();
     if (node.empty()) return;
     node.mapped().first->error = Error{ErrorCode::kCancelled, "call " + id + ": cancelled"};
     node.mapped().second(std::move(node.mapped().first));
@@ -214,11 +244,15 @@ class FakeDaemon : public daemon::Daemon {
     QUERN_TRY(find(tenant, name, ""));
     return {};
   }
-  void put_object(const daemon::Tenant& tenant, daemon::Upload upload,
+  Result<std::unique_ptr<daemon::Upload>> begin_object(const daemon::Tenant& tenant, uint64_t size_bytes) override {
+    return begin_deploy(tenant, size_bytes);
+  }
+  void put_object(const daemon::Tenant& tenant, std::unique_ptr<daemon::Upload> upload,
                   std::function<void(Result<daemon::ObjectStatus>)> done) override {
-    const std::string id = sha256(upload.bytes());
-    store(tenant.name, id, upload.bytes());
-    done(daemon::ObjectStatus{id, upload.size_bytes, false, "then", {}});
+    const Bytes& bytes = static_cast<FakeUpload&>(*upload).bytes;
+    const std::string id = sha256(bytes);
+    store(tenant.name, id, bytes);
+    done(daemon::ObjectStatus{id, bytes.size(), false, "then", {}});
   }
   void open_objects(const daemon::Tenant& tenant, std::vector<std::string> ids,
                     std::function<void(Result<std::vector<daemon::ObjectRef>>)> done) override {
@@ -295,6 +329,16 @@ class FakeDaemon : public daemon::Daemon {
     std::string tenant;
     std::vector<std::unique_ptr<Bytes>> memory;
   };
+  struct FakeUpload : daemon::Upload {
+    explicit FakeUpload(FakeDaemon& of) : daemon(of) {}
+    void write(Bytes piece, std::function<void(Result<Bytes>)> done) override {
+      if (daemon.write_error) return done(*daemon.write_error);
+      bytes.insert(bytes.end(), piece.begin(), piece.end());
+      done(std::move(piece));
+    }
+    FakeDaemon& daemon;
+    Bytes bytes;
+  };
   struct FakeObject : daemon::Object {
     Bytes memory;
   };
@@ -365,6 +409,8 @@ class FakeDaemon : public daemon::Daemon {
   daemon::Tenant tenant_, other_;
   std::vector<daemon::FunctionRef> functions_;
   os::Event held_event_, unread_event_, trace_ended_event_ = *os::Event::create();
+  os::Event cancelled_event_ = *os::Event::create();
+  os::Guarded<std::map<std::string, std::function<void(Result<daemon::Deployed>)>>> deploys_;
   os::Guarded<std::optional<std::pair<std::string, std::function<void(Result<daemon::Trace>)>>>> traced_;
   os::Guarded<std::map<std::string, std::pair<std::unique_ptr<daemon::Call>, Done>>> held_;
   os::Guarded<std::map<std::pair<std::string, std::string>, daemon::ObjectRef>> objects_;  ///< by tenant and id

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "base/units.h"
 
 namespace quern::server {
 namespace {
@@ -43,8 +44,7 @@ json::array tensors_json(const Manifest& manifest, Role role, bool with_expressi
 }
 
 json::value number_json(const Number& number) {
-  if (const auto* whole = std::get_if<int64_t>(&number)) return *whole;
-  return std::get<double>(number);
+  return std::visit([](auto value) { return json::value(value); }, number);
 }
 
 json::value scalar_json(Scalar scalar) {
@@ -56,18 +56,27 @@ json::value scalar_json(Scalar scalar) {
 }
 
 json::object summary_json(const daemon::Function& function) {
-  return {{"name", function.name},
-          {"version", short_version(function.version)},
-          {"tenant", function.tenant},
+  return {{"name", function.name}, {"version", short_version(function.version)}, {"tenant", function.tenant},
+          {"kind", "graph"},       {"created_at", function.created_at},          {"state", "ready"}};
+}
+
+json::object problem_json(const std::string& tenant, const daemon::FunctionProblem& problem) {
+  return {{"name", problem.name},
+          {"version", short_version(problem.version)},
+          {"tenant", tenant},
           {"kind", "graph"},
-          {"created_at", function.created_at}};
+          {"created_at", problem.created_at},
+          {"state", problem.is_starting ? "starting" : "damaged"},
+          {"error", problem.error.text}};
 }
 
 json::object settings_json(const Settings& settings) {
   json::object limits = {{"timeout", to_string(settings.timeout)}};
   limits["device_time"] = to_string(settings.device_time.value_or(settings.timeout));
   if (settings.memory_bytes) limits["memory_bytes"] = *settings.memory_bytes;
-  json::object out = {{"priority", settings.priority}, {"limits", std::move(limits)}};
+  json::object out = {{"priority", settings.priority},
+                      {"keep_warm", std::string(name_of(settings.keep_warm))},
+                      {"limits", std::move(limits)}};
   json::object quota, time, slo;
   if (settings.time_request) time["request"] = *settings.time_request;
   if (settings.time_limit) time["limit"] = *settings.time_limit;
@@ -145,9 +154,9 @@ json::object details_json(const daemon::Function& function) {
   return out;
 }
 
-json::object model_json(const daemon::Function& function, const daemon::History& history) {
+json::object model_json(const daemon::Function& function, const std::vector<daemon::FunctionRef>& all) {
   json::array versions;
-  for (const auto& one : history.versions) versions.emplace_back(short_version(one.version));
+  for (const daemon::FunctionRef& one : all) versions.emplace_back(short_version(one->version));
   return {{"name", function.name},
           {"versions", std::move(versions)},
           {"platform", "quern_graph"},
@@ -223,14 +232,13 @@ JsonAnswer answer_deployed(const daemon::Deployed& deployed) {
   return {deployed.is_new ? 201 : 200, json::serialize(out)};
 }
 
-Answer answer_changed(Front& front, const daemon::Tenant& tenant, const Route& route, std::string_view body) {
+Result<std::map<std::string, std::string>> read_changes(const Route& route, std::string_view body) {
   if (!route.version.empty())
-    return Failure(
-        invalid("function " + route.name + ": settings are those of all versions; leave out the @" + route.version));
+    return invalid("function " + route.name + ": settings are those of all versions; leave out the @" + route.version);
   boost::system::error_code problem;
   const json::value parsed = json::parse({body.data(), body.size()}, problem);
   const auto wrong = [](std::string_view what) {
-    return Failure(invalid(fmt::format("settings: {}; send {{\"limits.timeout\": \"2s\", \"priority\": 3}}", what)));
+    return invalid(fmt::format("settings: {}; send {{\"limits.timeout\": \"2s\", \"priority\": 3}}", what));
   };
   if (problem) return wrong("the body is no JSON");
   if (!parsed.is_object()) return wrong("the body is no object");
@@ -241,20 +249,34 @@ Answer answer_changed(Front& front, const daemon::Tenant& tenant, const Route& r
       changes[path] = item.value().get_string();
     else if (item.value().is_null())
       changes[path] = "";
+    else if (item.value().is_double())
+      changes[path] = plain_number(item.value().get_double());  // as people write it; json::serialize writes 5E-1
     else if (item.value().is_number())
       changes[path] = json::serialize(item.value());
     else
       return wrong(fmt::format("'{}' is neither text nor a number", path.substr(0, 64)));
   }
   if (changes.empty()) return wrong("nothing is to be changed");
-  const auto function = front.daemon.set(tenant, route.name, changes);
-  if (!function.ok()) return Failure(function.error());
-  json::object out = summary_json(**function);
-  out["settings"] = settings_json((*function)->settings());
-  return ok(out);
+  return changes;
 }
 
-Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, const Route& route) {
+JsonAnswer answer_changed(const daemon::Function& function) {
+  json::object out = summary_json(function);
+  out["settings"] = settings_json(function.settings());
+  return {200, json::serialize(out)};
+}
+
+JsonAnswer answer_rolled_back(const daemon::Function& function) {
+  return {200, json::serialize(summary_json(function))};
+}
+
+JsonAnswer answer_removed(const std::string& name) { return {200, json::serialize(json::object{{"removed", name}})}; }
+
+JsonAnswer answer_history(const std::string& name, const daemon::History& history) {
+  return {200, json::serialize(history_json(name, history))};
+}
+
+Answer answer_now(Front& front, const daemon::Tenant* tenant, const Route& route) {
   daemon::Daemon& daemon = front.daemon;
   switch (route.endpoint) {
     case Endpoint::kServer:
@@ -273,6 +295,8 @@ Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, con
     case Endpoint::kFunctions: {
       json::array list;
       for (const daemon::FunctionRef& function : daemon.functions(*tenant)) list.push_back(summary_json(*function));
+      for (const daemon::FunctionProblem& problem : daemon.problems(*tenant))
+        list.push_back(problem_json(tenant->name, problem));
       return ok({{"functions", std::move(list)}});
     }
     case Endpoint::kDevices:
@@ -282,26 +306,11 @@ Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, con
     default:
       break;
   }
-  if (method == Method::kDelete) {
-    if (!route.version.empty())
-      return Failure(
-          invalid("function " + route.name + ": all versions are removed together; leave out the @" + route.version));
-    if (Status status = daemon.remove(*tenant, route.name); !status.ok()) return Failure(std::move(status).error());
-    return ok({{"removed", route.name}});
-  }
-  if (route.endpoint == Endpoint::kRollback) {
-    const auto function = daemon.rollback(*tenant, route.name, route.version);
-    if (!function.ok()) return Failure(function.error());
-    return ok(summary_json(**function));
-  }
-  const auto history = daemon.history(*tenant, route.name);
-  if (!history.ok()) return Failure(history.error());
-  if (route.endpoint == Endpoint::kHistory) return ok(history_json(route.name, *history));
   Result<daemon::FunctionRef> function = daemon.find(*tenant, route.name, route.version);
   if (!function.ok()) return Failure(std::move(function).error());
   switch (route.endpoint) {
     case Endpoint::kModel:
-      return ok(model_json(**function, *history));
+      return ok(model_json(**function, daemon.versions(*tenant, route.name)));
     case Endpoint::kModelReady:
       if (!daemon.is_ready()) return Failure(unavailable("function " + route.name + ": no device is up"));
       return ok({{"name", route.name}, {"ready", true}});

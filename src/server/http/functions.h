@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "daemon/daemon.h"
@@ -19,12 +21,17 @@ struct JsonAnswer {
 using Answer = std::variant<JsonAnswer, Failure>;
 
 /// Every endpoint that takes no body and waits for nothing. `tenant` is null for those that are open to all.
-Answer answer_now(Front& front, const daemon::Tenant* tenant, Method method, const Route& route);
+Answer answer_now(Front& front, const daemon::Tenant* tenant, const Route& route);
 
-/// The answer to a PATCH of a function: a JSON object of settings by path.
-Answer answer_changed(Front& front, const daemon::Tenant& tenant, const Route& route, std::string_view body);
+/// The settings of a PATCH of a function, by path: its body is a JSON object of them.
+Result<std::map<std::string, std::string>> read_changes(const Route& route, std::string_view body);
 
-/// The answer to a PUT of a function: 201 where it is new, 200 where it was current already.
+// What was done to a function, once the daemon has told.
+/// A PUT: 201 where it is new, 200 where it was current already.
 JsonAnswer answer_deployed(const daemon::Deployed& deployed);
+JsonAnswer answer_changed(const daemon::Function& function);
+JsonAnswer answer_rolled_back(const daemon::Function& function);
+JsonAnswer answer_removed(const std::string& name);
+JsonAnswer answer_history(const std::string& name, const daemon::History& history);
 
 }  // namespace quern::server

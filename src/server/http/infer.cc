@@ -12,6 +12,12 @@ namespace quern::server {
 namespace {
 
 constexpr size_t kFirstRead = 64 * kKiB;
+// What is longer is read, or written, by the scribe: some 100 us of JSON are the event loop's own.
+constexpr size_t kLongJson = 64 * kKiB;
+constexpr uint64_t kManyElements = 4096;
+constexpr uint64_t kElementsAtOnce = 32 * 1024;  // by the scribe: some 2 ms
+// The shortest element of JSON with its comma, and the longest: a double.
+constexpr uint64_t kShortestElement = 2, kLongestElement = 26;
 
 }  // namespace
 
@@ -40,13 +46,25 @@ Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
 
   if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
   if (const Io io = co_await read_json(json_length); io != Io::kOk) co_return co_await failed_read(io);
-  if (auto failure = parse_call(*function, length - json_length))
-    co_return co_await answer_failure(*std::move(failure));
+  // (GCC 12 destroys what a co_await within ?: gives twice.)
+  const bool is_long = json_length > kLongJson;
+  std::optional<Failure> failure;
+  const auto parse = [&] { failure = parse_call(*function, length - json_length); };
+  const auto prepare = [&] { failure = prepare_call(tenant, function); };
+  if (is_long)
+    co_await scribed(parse);
+  else
+    parse();
+  if (failure) co_return co_await answer_failure(*std::move(failure));
   if (request_.names_objects()) {
     const Status opened = co_await open_inputs(tenant);
     if (!opened.ok()) co_return co_await answer_failure(Failure(opened.error()));
   }
-  if (auto failure = prepare_call(tenant, function)) co_return co_await answer_failure(*std::move(failure));
+  if (is_long)
+    co_await scribed(prepare);
+  else
+    prepare();
+  if (failure) co_return co_await answer_failure(*std::move(failure));
   Time now = os::now();
   front_.stages.parse.add(begun, now);
 
@@ -158,6 +176,7 @@ std::optional<Failure> Connection::prepare_call(const daemon::Tenant& tenant, co
   if (!prepared.ok()) return Failure(std::move(prepared).error());
   std::unique_ptr<daemon::Call> call = *std::move(prepared);
   request_id_ = call->id;
+  if (auto failure = take_answer_room(tenant, *call)) return failure;
   for (size_t i = 0; i < call->inputs.size(); ++i) {
     const daemon::CallTensor& tensor = call->inputs[i];
     const InputSource& source = request_.sources[i];
@@ -174,6 +193,44 @@ std::optional<Failure> Connection::prepare_call(const daemon::Tenant& tenant, co
   }
   call_ = std::move(call);
   return std::nullopt;
+}
+
+// An answer that can only be too long is refused before the call costs anything, and so is one that there is no memory
+// for.
+std::optional<Failure> Connection::take_answer_room(const daemon::Tenant& tenant, const daemon::Call& call) {
+  const uint64_t elements = json_elements_of(call, picks_);
+  if (elements <= kManyElements) return std::nullopt;
+  const uint64_t most = limits_.answer_json_bytes;
+  if (elements > most / kShortestElement) {
+    const auto longest = std::max_element(picks_.begin(), picks_.end(), [&](const auto& a, const auto& b) {
+      return json_elements_of(call, {&a, 1}) < json_elements_of(call, {&b, 1});
+    });
+    return Failure(AnswerWriter::too_long(call.outputs[longest->index].name, most));
+  }
+  answer_room_ = front_.take_answer_room(tenant.name, std::min(most, elements * kLongestElement));
+  if (answer_room_) return std::nullopt;
+  Failure failure(exhausted(
+      "outputs: too many large answers of JSON are on their way; retry later, or ask for binary (\"binary_data\": "
+      "true)"));
+  failure.retry_after = Duration::seconds(1);
+  return failure;
+}
+
+Task<Status> Connection::write_json(const daemon::Function& function, const daemon::Call& call) {
+  AnswerWriter writer(answer_json_, function, request_, call, picks_, limits_.answer_json_bytes);
+  if (!answer_room_) {
+    const auto more = writer.append(kManyElements);
+    if (!more.ok()) co_return more.error();
+    co_return Status();
+  }
+  co_return co_await asked<Status>([&](auto done) {
+    front_.scribe.add([&writer, done] {
+      const auto more = writer.append(kElementsAtOnce);
+      if (more.ok() && *more) return true;
+      done(more.ok() ? Status() : Status(more.error()));
+      return false;
+    });
+  });
 }
 
 Task<Connection::Then> Connection::answer_call(const daemon::Function& function, Time asked) {
@@ -193,13 +250,16 @@ Task<Connection::Then> Connection::answer_call(const daemon::Function& function,
   stages.device_ns.fetch_add(times.device_time_ns, std::memory_order_relaxed);
   if (has_gone_) co_return Then::kClose;
   if (call->error) {
+    answer_room_.reset();
     Failure failure(*std::move(call->error));
     failure.retry_after = call->retry_after;
     co_return co_await answer_failure(std::move(failure));
   }
   answer_json_.clear();
-  if (Status status = append_answer(answer_json_, function, request_, *call, picks_); !status.ok())
-    co_return co_await answer_failure(Failure(std::move(status).error()));
+  const std::shared_ptr<void> room = answer_room_;  // until it is written
+  const Status told = co_await write_json(function, *call);
+  answer_room_.reset();
+  if (!told.ok()) co_return co_await answer_failure(Failure(told.error()));
   // From here on the caller learns the ids of what stays.
   if (!request_.options.kept.empty()) front_.daemon.keep_outputs(*call);
 
@@ -229,46 +289,6 @@ Task<Connection::Then> Connection::answer_call(const daemon::Function& function,
   if (!closes) co_return Then::kNext;
   co_await linger();
   co_return Then::kClose;
-}
-
-Task<Connection::Then> Connection::deploy(const daemon::Tenant& tenant) {
-  const uint64_t length = *head_.content_length;
-  if (!route_.version.empty())
-    co_return co_await answer_failure(Failure(invalid(
-        "function " + route_.name + ": its version follows from its content; leave out the @" + route_.version)));
-  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
-  if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
-  Bytes tar;
-  while (tar.size() < length) {
-    const size_t have = tar.size();
-    tar.resize(std::min<uint64_t>(length, std::max<size_t>(kFirstRead, 2 * have)));
-    asio::mutable_buffer rest(tar.data() + have, tar.size() - have);
-    if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
-  }
-  filled_ = taken_ = 0;
-  const auto deployed = co_await asked<Result<daemon::Deployed>>(
-      [&](auto done) { front_.daemon.deploy(tenant, route_.name, std::move(tar), std::move(done)); });
-  if (!deployed.ok()) co_return co_await answer_failure(Failure(deployed.error()));
-  const JsonAnswer told = answer_deployed(*deployed);
-  co_return co_await answer_json(told.status, told.json);
-}
-
-Task<Connection::Then> Connection::change(const daemon::Tenant& tenant) {
-  constexpr uint64_t kMostBytes = 64 * 1024;
-  const uint64_t length = *head_.content_length;
-  if (length > kMostBytes)
-    co_return co_await answer_failure(
-        Failure(invalid(fmt::format("settings: {} bytes, and at most {} are taken", length, kMostBytes)), 413));
-  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
-  if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
-  std::string body(length, '\0');
-  asio::mutable_buffer rest(body.data(), body.size());
-  if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
-  filled_ = taken_ = 0;
-  Answer told = answer_changed(front_, tenant, route_, body);
-  if (auto* failure = std::get_if<Failure>(&told)) co_return co_await answer_failure(std::move(*failure));
-  const auto& json = std::get<JsonAnswer>(told);
-  co_return co_await answer_json(json.status, json.json);
 }
 
 }  // namespace quern::server

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <charconv>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/suggest.h"
+#include "base/units.h"
 #include "server/error_map.h"
 #include "server/http/infer_json.h"
 #include "server/http/setup_json.h"
@@ -46,64 +48,113 @@ Status pick_outputs(const InferRequest& request, std::span<const BufferDecl* con
   return {};
 }
 
-Status append_answer(std::string& out, const daemon::Function& function, const InferRequest& request,
-                     const daemon::Call& call, std::span<const OutputPick> picks) {
-  const auto number = [&](auto value) {
-    char text[24];
-    out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
-  };
-  out += "{\"model_name\":\"";
-  out += function.name;
-  out += "\",\"model_version\":\"";
-  out += short_version(function.version);
-  out += '"';
-  if (request.id) {
-    out += ",\"id\":";
-    append_json_string(out, *request.id);
+namespace {
+
+bool is_json(const OutputPick& pick) { return !pick.is_binary && !pick.lease; }
+
+}  // namespace
+
+uint64_t json_elements_of(const daemon::Call& call, std::span<const OutputPick> picks) {
+  uint64_t elements = 0;
+  for (const OutputPick& pick : picks) {
+    const daemon::CallTensor& tensor = call.outputs[pick.index];
+    if (is_json(pick)) elements += tensor.bytes.size() / size_of(tensor.dtype);
   }
-  out += ",\"parameters\":{";
-  for (size_t i = 0; i < call.rounds.size(); ++i) {
-    out += i > 0 ? ",\"" : "\"";
-    out += call.rounds[i].first;
-    out += "\":";
-    number(call.rounds[i].second);
+  return elements;
+}
+
+Error AnswerWriter::too_long(std::string_view output, uint64_t most_bytes) {
+  return invalid(
+      fmt::format("output {}: the answer would have more than {} of JSON; ask for binary (\"binary_data\": true), or "
+                  "let the output stay on the server (\"object\": true)",
+                  output, show_bytes(most_bytes)));
+}
+
+AnswerWriter::AnswerWriter(std::string& out, const daemon::Function& function, const InferRequest& request,
+                           const daemon::Call& call, std::span<const OutputPick> picks, uint64_t most_bytes)
+    : out_(out), call_(call), picks_(picks), most_bytes_(most_bytes) {
+  begin(function, request);
+}
+
+void AnswerWriter::append_number(uint64_t value) {
+  char text[24];
+  out_.append(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+void AnswerWriter::begin(const daemon::Function& function, const InferRequest& request) {
+  out_ += "{\"model_name\":\"";
+  out_ += function.name;
+  out_ += "\",\"model_version\":\"";
+  out_ += short_version(function.version);
+  out_ += '"';
+  if (request.id) {
+    out_ += ",\"id\":";
+    append_json_string(out_, *request.id);
+  }
+  out_ += ",\"parameters\":{";
+  for (size_t i = 0; i < call_.rounds.size(); ++i) {
+    out_ += i > 0 ? ",\"" : "\"";
+    out_ += call_.rounds[i].first;
+    out_ += "\":";
+    append_number(call_.rounds[i].second);
   }
   if (request.tells_setup) {
-    out += call.rounds.empty() ? "\"setup\":" : ",\"setup\":";
-    out += boost::json::serialize(setup_json(call.setup, call.times.submitted));
+    out_ += call_.rounds.empty() ? "\"setup\":" : ",\"setup\":";
+    out_ += boost::json::serialize(setup_json(call_.setup, call_.times.submitted));
   }
-  out += "},\"outputs\":[";
-  for (size_t i = 0; i < picks.size(); ++i) {
-    const daemon::CallTensor& tensor = call.outputs[picks[i].index];
-    out += i > 0 ? ",{\"name\":\"" : "{\"name\":\"";
-    out += tensor.name;
-    out += "\",\"datatype\":\"";
-    out += protocol_name_of(tensor.dtype);
-    out += "\",\"shape\":[";
-    for (size_t d = 0; d < tensor.shape.size(); ++d) {
-      if (d > 0) out += ',';
-      number(tensor.shape[d]);
-    }
-    if (picks[i].lease) {
-      out += "],\"parameters\":{\"object\":\"";
-      out += tensor.object;
-      out += "\",\"bytes\":";
-      number(tensor.bytes.size());
-      out += ",\"expires_in\":\"";
-      out += to_string(tensor.lease);
-      out += "\"}}";
-    } else if (picks[i].is_binary) {
-      out += "],\"parameters\":{\"binary_data_size\":";
-      number(tensor.bytes.size());
-      out += "}}";
-    } else {
-      out += "],\"data\":";
-      QUERN_TRY(append_tensor(out, tensor.name, tensor.dtype, tensor.bytes));
-      out += '}';
-    }
+  out_ += "},\"outputs\":[";
+}
+
+void AnswerWriter::begin_output() {
+  const OutputPick& pick = picks_[pick_];
+  const daemon::CallTensor& tensor = call_.outputs[pick.index];
+  out_ += pick_ > 0 ? ",{\"name\":\"" : "{\"name\":\"";
+  out_ += tensor.name;
+  out_ += "\",\"datatype\":\"";
+  out_ += protocol_name_of(tensor.dtype);
+  out_ += "\",\"shape\":[";
+  for (size_t d = 0; d < tensor.shape.size(); ++d) {
+    if (d > 0) out_ += ',';
+    append_number(static_cast<uint64_t>(tensor.shape[d]));
   }
-  out += "]}";
-  return {};
+  if (pick.lease) {
+    out_ += "],\"parameters\":{\"object\":\"";
+    out_ += tensor.object;
+    out_ += "\",\"bytes\":";
+    append_number(tensor.bytes.size());
+    out_ += ",\"expires_in\":\"";
+    out_ += to_string(tensor.lease);
+    out_ += "\"}}";
+  } else if (pick.is_binary) {
+    out_ += "],\"parameters\":{\"binary_data_size\":";
+    append_number(tensor.bytes.size());
+    out_ += "}}";
+  } else {
+    out_ += "],\"data\":";
+  }
+}
+
+Result<bool> AnswerWriter::append(uint64_t elements) {
+  while (pick_ < picks_.size()) {
+    if (!std::exchange(is_begun_, true)) begin_output();
+    if (is_json(picks_[pick_])) {
+      const daemon::CallTensor& tensor = call_.outputs[picks_[pick_].index];
+      const uint64_t all = tensor.bytes.size() / size_of(tensor.dtype);
+      const uint64_t count = std::min(elements, all - written_);
+      if (count == 0 && all > 0) return true;
+      QUERN_TRY(append_tensor(out_, tensor.name, tensor.dtype, tensor.bytes, {written_, count}));
+      if (out_.size() > most_bytes_) return too_long(tensor.name, most_bytes_);
+      written_ += count;
+      elements -= count;
+      if (written_ < all) return true;
+      out_ += '}';
+    }
+    ++pick_;
+    written_ = 0;
+    is_begun_ = false;
+  }
+  out_ += "]}";
+  return false;
 }
 
 }  // namespace quern::server

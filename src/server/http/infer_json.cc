@@ -7,7 +7,6 @@
 #include <array>
 #include <boost/json/basic_parser_impl.hpp>
 #include <charconv>
-#include <limits>
 
 #include "base/suggest.h"
 #include "server/tensor_json.h"
@@ -76,6 +75,9 @@ constexpr std::array<TensorParameter, 2> kInputParameters = {
     {{"binary_data_size", "a number of bytes"}, {"object", "the id of an object, a string"}}};
 constexpr std::array<TensorParameter, 3> kOutputParameters = {
     {{"binary_data", "true or false"}, {"object", "true or false"}, {"lease", "a length of time, as \"60s\""}}};
+
+// "-0": Boost.JSON makes an integer of it.
+bool is_minus_zero(int64_t value, json::string_view text) { return value == 0 && text.starts_with('-'); }
 
 class RequestReader : public Events {
  public:
@@ -212,7 +214,7 @@ class RequestReader : public Events {
     return unexpected(ec, "a string");
   }
 
-  bool on_int64(int64_t value, json::string_view, Code& ec) {
+  bool on_int64(int64_t value, json::string_view text, Code& ec) {
     switch (at_) {
       case At::kData:
         return ++request_.sources.back().data_elements, true;
@@ -224,6 +226,8 @@ class RequestReader : public Events {
         return true;
       }
       case At::kParameters:
+        // As an integer, -0 would lose its sign; a param of an integer dtype takes it as 0.
+        if (is_minus_zero(value, text) && !is_reserved_parameter(parameter_)) return set_parameter(ec, -0.0);
         return set_parameter(ec, value);
       case At::kInputParameters:
         if (parameter_ != "binary_data_size") return unexpected(ec, "a number");
@@ -236,6 +240,7 @@ class RequestReader : public Events {
   }
   bool on_uint64(uint64_t value, json::string_view, Code& ec) {
     if (at_ == At::kData) return ++request_.sources.back().data_elements, true;
+    if (at_ == At::kParameters) return set_parameter(ec, value);
     return bad(ec, fmt::format("{} is too large", value));
   }
   bool on_double(double value, json::string_view text, Code& ec) {
@@ -369,10 +374,9 @@ class RequestReader : public Events {
 
   bool set_parameter(Code& ec, ParameterValue value) {
     if (parameter_ == "timeout") {
-      const auto* micros = std::get_if<int64_t>(&value);
-      if (!micros || *micros < 1 || *micros > std::numeric_limits<int64_t>::max() / 1000)
-        return bad(ec, "timeout must be a whole number of microseconds, at least 1");
-      request_.options.timeout = Duration::micros(*micros);
+      const auto timeout = timeout_of(value);
+      if (!timeout.ok()) return bad(ec, timeout.error().text);
+      request_.options.timeout = *timeout;
       return true;
     }
     if (parameter_ == "priority") {
@@ -481,7 +485,10 @@ class DataReader : public Events {
     whole(s);
     return !reader_ || reader_->put_other("a string") || mistake(ec);
   }
-  bool on_int64(int64_t v, json::string_view, Code& ec) { return !reader_ || reader_->put_int64(v) || mistake(ec); }
+  bool on_int64(int64_t v, json::string_view s, Code& ec) {
+    if (!reader_) return true;
+    return (is_minus_zero(v, s) ? reader_->put_real("-0.0") : reader_->put_int64(v)) || mistake(ec);
+  }
   bool on_uint64(uint64_t v, json::string_view, Code& ec) { return !reader_ || reader_->put_uint64(v) || mistake(ec); }
   bool on_double(double, json::string_view s, Code& ec) {
     return !reader_ || reader_->put_real({s.data(), s.size()}) || mistake(ec);

@@ -67,8 +67,34 @@ struct OutputPick {
 Status pick_outputs(const InferRequest& request, std::span<const BufferDecl* const> outputs,
                     std::vector<OutputPick>& into);
 
-/// The JSON of the answer. The bytes of binary outputs follow it, in the order of `picks`.
-Status append_answer(std::string& out, const daemon::Function& function, const InferRequest& request,
-                     const daemon::Call& call, std::span<const OutputPick> picks);
+/// How many elements the JSON of an answer has.
+uint64_t json_elements_of(const daemon::Call& call, std::span<const OutputPick> picks);
+
+/// Writes the JSON of an answer, piece by piece. The bytes of binary outputs follow it, in the order of `picks`.
+class AnswerWriter {
+ public:
+  /// All of them outlive it. More than `most_bytes` of JSON are kInvalid, with what to do instead.
+  AnswerWriter(std::string& out, const daemon::Function& function, const InferRequest& request,
+               const daemon::Call& call, std::span<const OutputPick> picks, uint64_t most_bytes);
+
+  /// Appends at most so many elements, and what is between them. True if there are more.
+  Result<bool> append(uint64_t elements);
+
+  /// What is said of an output that is too long for JSON.
+  static Error too_long(std::string_view output, uint64_t most_bytes);
+
+ private:
+  void append_number(uint64_t value);
+  void begin(const daemon::Function& function, const InferRequest& request);
+  void begin_output();
+
+  std::string& out_;
+  const daemon::Call& call_;
+  const std::span<const OutputPick> picks_;
+  const uint64_t most_bytes_;
+  size_t pick_ = 0;        ///< the output that is being written
+  bool is_begun_ = false;  ///< it is
+  uint64_t written_ = 0;   ///< its elements
+};
 
 }  // namespace quern::server

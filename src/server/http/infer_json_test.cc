@@ -46,6 +46,18 @@ TEST(InferJson, Whole) {
   EXPECT_TRUE(request.has_json_data());
 }
 
+TEST(InferJson, WholeParametersOf64BitsAreExact) {
+  InferRequest request;
+  ASSERT_TRUE(parse_infer(R"({"parameters": {"most": 18446744073709551615, "u": 9223372036854775808,
+    "i": 9223372036854775807, "least": -9223372036854775808}, "inputs": []})",
+                          request)
+                  .ok());
+  EXPECT_EQ(request.spec.parameters["most"], ParameterValue(UINT64_MAX));
+  EXPECT_EQ(request.spec.parameters["u"], ParameterValue(uint64_t{1} << 63));
+  EXPECT_EQ(request.spec.parameters["i"], ParameterValue(INT64_MAX));
+  EXPECT_EQ(request.spec.parameters["least"], ParameterValue(INT64_MIN));
+}
+
 TEST(InferJson, ObjectsInAndOut) {
   InferRequest request;
   ASSERT_TRUE(parse_infer(R"({"inputs":[{"name":"x","shape":[2],"datatype":"FP16","parameters":{"object":"ab"}}],
@@ -86,7 +98,8 @@ TEST(InferJson, ObjectsInAndOut) {
   call.outputs.push_back({"y", Dtype::kFp16, {2}, y, "lease-1", Duration::seconds(60)});
   call.outputs.push_back({"z", Dtype::kFp32, {1}, std::as_writable_bytes(std::span(z))});
   std::string out;
-  ASSERT_TRUE(append_answer(out, function, request, call, picks).ok());
+  AnswerWriter writer(out, function, request, call, picks, kMiB);
+  EXPECT_FALSE(*writer.append(100)) << "all is written";
   EXPECT_EQ(
       out,
       R"({"model_name":"f","model_version":"000000000000","parameters":{},"outputs":[)"

@@ -93,6 +93,50 @@ TEST_F(InferTest, LargeJson) {
   EXPECT_EQ(answer.json().at("outputs").at(0).at("data").at(199'999).as_double(), 199'999.0);
 }
 
+TEST_F(InferTest, JsonThatIsTooLongIsRefusedWithTheCure) {
+  config_.limits.answer_json_bytes = 64 * kKiB;
+  start();
+  auto caller = client();
+  const auto ask_for = [&](size_t elements, const std::string& value, const std::string& more = "") {
+    std::string data;
+    for (size_t i = 0; i < elements; ++i) data += (i > 0 ? "," : "") + value;
+    return caller->ask(infer(R"({"inputs":[{"name":"x","shape":[)" + std::to_string(elements) +
+                             R"(],"datatype":"FP32","data":[)" + data + "]}]" + more + "}"));
+  };
+  // At two bytes an element it can only be too long, and nothing runs; at six it is once it is written.
+  for (const auto& [elements, value] : {std::pair<size_t, std::string>(40'000, "0"), {12'000, "0.125"}}) {
+    const Response answer = ask_for(elements, value);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(answer.error(),
+              "output y: the answer would have more than 64KiB of JSON; ask for binary (\"binary_data\": true), or let "
+              "the output stay on the server (\"object\": true)");
+  }
+  EXPECT_EQ(ask_for(8'000, "0.125").status, 200);
+  EXPECT_EQ(ask_for(40'000, "0", R"(,"outputs":[{"name":"y","parameters":{"binary_data":true}}])").status, 200);
+}
+
+TEST_F(InferTest, LargeAnswersOfJsonHaveARoomOfTheirOwn) {
+  config_.limits.answers_json_bytes = 600 * kKiB;
+  daemon_.holds = true;
+  start();
+  std::string data = "0";
+  for (int i = 1; i < 8'000; ++i) data += ",0";
+  const std::string text = infer(R"({"inputs":[{"name":"x","shape":[8000],"datatype":"FP32","data":[)" + data + "]}]}");
+  auto first = client(), second = client();
+  first->send(text);
+  ASSERT_TRUE(daemon_.wait_held());
+  const Response refused = second->ask(text);
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_EQ(refused.header("retry-after"), "1");
+  daemon_.release();
+  EXPECT_EQ(first->read().status, 200);
+  // The room is free again.
+  second->send(text);
+  ASSERT_TRUE(daemon_.wait_held());
+  daemon_.release();
+  EXPECT_EQ(second->read().status, 200);
+}
+
 TEST_F(InferTest, HalfIsBinaryOnly) {
   start();
   const std::string input =

@@ -22,14 +22,14 @@ json::object object_json(const daemon::ObjectStatus& object) {
 
 }  // namespace
 
-// The body goes from the socket straight into the memory that executors will map.
 Task<Connection::Then> Connection::put_object(const daemon::Tenant& tenant) {
-  auto upload = daemon::Upload::create(*head_.content_length);
+  auto upload = front_.daemon.begin_object(tenant, *head_.content_length);
   if (!upload.ok()) co_return co_await answer_failure(Failure(std::move(upload).error()));
   if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
   if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
-  asio::mutable_buffer rest(upload->bytes().data(), upload->bytes().size());
-  if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
+  const Received received = co_await receive(**upload, *head_.content_length);
+  if (received.io != Io::kOk) co_return co_await failed_read(received.io);
+  if (!received.written.ok()) co_return co_await answer_failure(Failure(received.written.error()));
   filled_ = taken_ = 0;
   const auto stored = co_await asked<Result<daemon::ObjectStatus>>(
       [&](auto done) { front_.daemon.put_object(tenant, *std::move(upload), std::move(done)); });

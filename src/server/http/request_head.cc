@@ -78,6 +78,13 @@ class Parser : public http::basic_parser<true> {
         head_.key = text;
         return;
       }
+      case http::field::host:
+        if (!head_.host.empty()) return fail(ec, invalid("header Host: given twice"));
+        head_.host = std_view(value);
+        return;
+      case http::field::origin:
+        head_.origin = std_view(value);
+        return;
       case http::field::content_encoding:
         if (!boost::beast::iequals(value, "identity")) head_.content_encoding = std_view(value);
         return;

@@ -22,6 +22,7 @@ struct RequestHead {
   std::optional<uint64_t> json_length;  ///< Inference-Header-Content-Length
   std::string_view key;                 ///< of `Authorization: Bearer KEY`
   std::string_view content_encoding;    ///< "" for identity
+  std::string_view host, origin;        ///< "" if absent
   size_t size = 0;                      ///< bytes of the head, the empty line included
 };
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "bench/site.h"
+#include "base/hash.h"
 #include "daemon/daemon.h"
 #include "os/file.h"
 
-namespace quern::bench {
+namespace quern::main {
 
 /// A daemon in the test's own process, with one tenant and the fake device.
 class DaemonTest : public testing::Test {
@@ -27,7 +27,7 @@ class DaemonTest : public testing::Test {
     daemon::DeviceConfig& device = config.devices.emplace_back();
     device.name = "fake0";
     device.driver = "fake";
-    config.tenants = tenants_of(1, false);
+    config.tenants = {{"t1", sha256("t1"), "", 1, {}}};
     config.state_folder = folder_;
     change(config);
     auto created = daemon::Daemon::create(std::move(config));
@@ -59,4 +59,4 @@ class DaemonTest : public testing::Test {
   const daemon::Tenant* tenant_ = nullptr;
 };
 
-}  // namespace quern::bench
+}  // namespace quern::main

@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "bench/joined_program_test.h"
 #include "builder/builder.h"
 #include "executor/executor.h"
 #include "hal/fake/fake_driver.h"
+#include "main/joined_program_test.h"
 #include "os/process.h"
 
 int main(int argc, char** argv) {
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
     _exit(executor::run(os::Fd(os::kChildSocket), [](const std::string&) { return hal::fake::create_driver(); }));
   if (role == "builder")
     _exit(builder::run(os::Fd(os::kChildSocket), [](const std::string&) { return hal::fake::create_driver(); }));
-  if (role == "program") _exit(bench::serve_joined_program(os::Fd(os::kChildSocket)));
+  if (role == "program") _exit(quern::main::serve_joined_program(os::Fd(os::kChildSocket)));
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -2,7 +2,7 @@
 //
 // Programs that join a daemon, as far as only both together show: one that dies, one that does not obey, what a trace
 // has of them. The device is the fake one, and nothing is launched on it: a gate is all there is between the two.
-#include "bench/joined_program_test.h"
+#include "main/joined_program_test.h"
 
 #include <array>
 #include <memory>
@@ -10,11 +10,11 @@
 #include <string>
 #include <utility>
 
-#include "bench/daemon_test.h"
 #include "daemon/accounts.h"
 #include "daemon/daemon.h"
 #include "daemon/trace.h"
 #include "launcher/program.h"
+#include "main/daemon_test.h"
 #include "os/clock.h"
 #include "os/event.h"
 #include "os/file.h"
@@ -22,7 +22,7 @@
 #include "os/socket.h"
 #include "os/thread.h"
 
-namespace quern::bench {
+namespace quern::main {
 namespace {
 
 constexpr Duration kLimit = Duration::seconds(20);
@@ -220,4 +220,4 @@ int serve_joined_program(os::Fd socket) {
   for (;;) (void)os::wait_readable(socket.get(), Duration::forever());
 }
 
-}  // namespace quern::bench
+}  // namespace quern::main

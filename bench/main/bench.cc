@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "base/suggest.h"
-#include "main/command.h"
+#include "bench/main/commands.h"
 #include "os/file.h"
 
 namespace quern::main {

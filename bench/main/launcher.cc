@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "main/command.h"
+#include "bench/main/commands.h"
 #include "os/process.h"
 
 namespace quern::main {

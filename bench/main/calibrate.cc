@@ -6,8 +6,8 @@
 #include <array>
 
 #include "bench/calibration.h"
+#include "bench/main/commands.h"
 #include "main/call.h"
-#include "main/command.h"
 #include "os/clock.h"
 #include "os/file.h"
 #include "os/log.h"

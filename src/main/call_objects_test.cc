@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "base/units.h"
-#include "bench/daemon_test.h"
+#include "daemon/daemon_waits.h"
 #include "function/tar.h"
+#include "main/daemon_test.h"
 #include "os/file.h"
 
-namespace quern::bench {
+namespace quern::main {
 namespace {
 
 constexpr uint64_t kObjectBytes = 256 * kKiB;
@@ -33,16 +34,11 @@ class CallObjects : public DaemonTest {
     }
     auto tar = write_tar(files);
     ASSERT_TRUE(tar.ok());
-    const auto deployed = answer_to<daemon::Deployed>(
-        [&](auto done) { daemon_->deploy(*tenant_, "copy", *std::move(tar), std::move(done)); });
+    const auto deployed = daemon::deploy_and_wait(*daemon_, *tenant_, "copy", *std::move(tar));
     ASSERT_TRUE(deployed.ok()) << deployed.error().text;
   }
   std::string put(std::byte value) {
-    auto upload = daemon::Upload::create(kObjectBytes);
-    if (!upload.ok()) return {};
-    std::ranges::fill(upload->bytes(), value);
-    const auto stored = answer_to<daemon::ObjectStatus>(
-        [&](auto done) { daemon_->put_object(*tenant_, *std::move(upload), std::move(done)); });
+    const auto stored = daemon::put_and_wait(*daemon_, *tenant_, Bytes(kObjectBytes, value));
     return stored.ok() ? stored->id : "";
   }
   Result<std::unique_ptr<daemon::Call>> call(const std::string& object) {
@@ -79,4 +75,4 @@ TEST_F(CallObjects, AreFreeWhenTheCallerHearsOfTheEnd) {
 }
 
 }  // namespace
-}  // namespace quern::bench
+}  // namespace quern::main

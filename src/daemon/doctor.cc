@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/doctor.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/hash.h"
+#include "base/units.h"
+#include "daemon/doctor_parts.h"
+#include "function/plan_builder.h"
+
+namespace quern::daemon {
+namespace {
+
+constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kMostUsers = 4;  // named in the text of a finding
+
+bool is_object_name(std::string_view name) {
+  return name.size() == kSha256Digits && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool is_shelf_name(std::string_view name) {
+  return name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// What is wrong with the bytes of an object's file; empty: nothing.
+std::string problem_of(const std::string& path, std::string_view hash) {
+  const auto file = os::open_file(path);
+  if (!file.ok()) return fmt::format("cannot be read ({})", file.error().text);
+  Sha256 found;
+  Bytes piece(kPieceBytes);
+  for (;;) {
+    const auto size = os::read_some(*file, path, piece);
+    if (!size.ok()) return fmt::format("cannot be read ({})", size.error().text);
+    found.add(std::span(piece).first(*size));
+    if (*size < piece.size()) break;
+  }
+  return found.take() == hash ? "" : "is damaged: its bytes are not those that were written";
+}
+
+std::string label_of(const FunctionRecord& record, bool is_current) {
+  return fmt::format("function {}@{}{}{}", record.name, short_version(record.version),
+                     record.tenant == "default" ? "" : fmt::format(" of tenant {}", record.tenant),
+                     is_current ? " (current)" : "");
+}
+
+std::string listed(const std::set<std::string>& texts) {
+  std::vector<std::string> shown(texts.begin(), texts.end());
+  const size_t left_out = shown.size() > kMostUsers ? shown.size() - kMostUsers : 0;
+  shown.resize(shown.size() - left_out);
+  return fmt::format("{}{}", fmt::join(shown, ", "), left_out ? fmt::format(" and {} more", left_out) : "");
+}
+
+/// Whose object one is.
+struct Users {
+  std::set<std::string> functions, tenants;
+  bool is_program = false;
+};
+
+std::string works_without(const Users& users) {
+  std::set<std::string> all = users.functions;
+  for (const std::string& tenant : users.tenants) all.insert(fmt::format("calls of tenant {} that name it", tenant));
+  return all.empty() ? "everything" : "all but " + listed(all);
+}
+
+std::string cure_of(const Users& users, bool has_file) {
+  std::string text = has_file ? "--repair moves it aside" : "";
+  const auto add = [&](const char* what) { text += (text.empty() ? "" : ", then ") + std::string(what); };
+  if (!users.functions.empty()) add("deploy the function again");
+  if (!users.tenants.empty()) add("its tenant puts it again");
+  return text;
+}
+
+// The sizes that executors read, which are the same whatever the dims are.
+Status check_constants(const FunctionRecord& record, const Manifest& manifest) {
+  const Binding binding = corner_of(manifest, Corner::kDefault);
+  const Names names = names_in(manifest, binding);
+  for (const BufferDecl& buffer : manifest.buffers) {
+    if (buffer.role != Role::kConstant) continue;
+    const auto known = record.constants.find(buffer.name);
+    if (known == record.constants.end()) return internal(fmt::format("has no record of constant '{}'", buffer.name));
+    QUERN_TRY(const PlannedBuffer planned, plan_buffer(manifest, buffer, names));
+    if (planned.size_bytes != known->second.bytes)
+      return internal(fmt::format("constant '{}' has {} bytes where {} are needed", buffer.name, known->second.bytes,
+                                  planned.size_bytes));
+  }
+  return {};
+}
+
+// Of a version whose files are all whole.
+Status check_manifest(const FunctionRecord& record, const std::string& folder) {
+  Files files;
+  for (const auto& [path, object] : record.files) {
+    QUERN_TRY(files[path], os::read_file(fmt::format("{}/{}", folder, object_path(object))));
+  }
+  const ParsedManifest parsed =
+      parse_manifest(files, record.constants.empty() ? ConstantFiles::kHere : ConstantFiles::kElsewhere);
+  if (!parsed.manifest) {
+    const auto first = std::find_if(parsed.mistakes.begin(), parsed.mistakes.end(),
+                                    [](const Mistake& mistake) { return !mistake.is_warning; });
+    return invalid(fmt::format("this Quern does not take its files ({})",
+                               first == parsed.mistakes.end() ? "no reason is known" : to_string(*first)));
+  }
+  return record.constants.empty() ? Status() : check_constants(record, *parsed.manifest);
+}
+
+}  // namespace
+
+std::string_view name_of(Finding::Kind kind) {
+  switch (kind) {
+    case Finding::Kind::kDatabase:
+      return "database";
+    case Finding::Kind::kObject:
+      return "object";
+    case Finding::Kind::kFunction:
+      return "function";
+    case Finding::Kind::kProgram:
+      return "program";
+    case Finding::Kind::kLeftover:
+      return "leftover";
+    case Finding::Kind::kPermissions:
+      break;
+  }
+  return "permissions";
+}
+
+Result<Doctor> Doctor::open(const std::string& folder, bool may_repair) {
+  std::string path = os::absolute(folder);
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  if (!os::is_folder(path))
+    return not_found(
+        fmt::format("state folder {}: is not there; name the folder that 'quern serve --state' has", path));
+  const bool has_lock = os::exists(path + "/lock");
+  if (!has_lock && !os::exists(path + "/state.db") && !os::exists(path + "/objects"))
+    return not_found(
+        fmt::format("state folder {}: holds no state; name the folder that 'quern serve --state' has", path));
+  os::Fd held;
+  if (has_lock || may_repair) {
+    auto lock = os::lock_file(path + "/lock");
+    if (!lock.ok() && lock.error().code == ErrorCode::kConflict)
+      return conflict(fmt::format("state folder {}: a server has it open; stop that server first", path));
+    if (!lock.ok()) return std::move(lock).error();
+    held = *std::move(lock);
+  }
+  return Doctor(std::move(path), std::move(held));
+}
+
+Result<Examination> Doctor::examine() const {
+  Examination examination;
+  check_permissions(examination);
+  const Stored stored = look_at_objects(examination);
+  QUERN_TRY(const Records records, read_database(stored, examination));
+  check_versions(records, stored, examination);
+  check_objects(records, stored, examination);
+  std::stable_sort(examination.findings.begin(), examination.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.is_damage > b.is_damage; });
+  return examination;
+}
+
+void Doctor::check_permissions(Examination& examination) const {
+  const auto add = [&](std::string thing, std::string problem, std::string cure, const std::string& path) {
+    Finding finding;
+    finding.kind = Finding::Kind::kPermissions;
+    finding.thing = std::move(thing);
+    finding.problem = std::move(problem);
+    finding.works = "everything";
+    finding.cure = std::move(cure);
+    finding.repair = path.empty() ? Finding::Repair::kNothing : Finding::Repair::kMakePrivate;
+    finding.path = path;
+    examination.findings.push_back(std::move(finding));
+  };
+  // With the dot a folder that is reached by a link is looked at, not the link.
+  const auto folder = os::status_of(folder_ + "/.");
+  if (!folder) return;
+  if (geteuid() != 0 && folder->owner != geteuid())
+    add("state folder", fmt::format("belongs to user {}, and this is user {}", folder->owner, geteuid()),
+        "run doctor and the server as its owner", "");
+  for (const char* name : {".", "state.db", "state.db-wal", "state.db-shm"}) {
+    const auto status = os::status_of(fmt::format("{}/{}", folder_, name));
+    const std::string thing = name == std::string_view(".") ? "state folder" : name;
+    if (!status) continue;
+    if (status->mode & 077)
+      add(thing, fmt::format("other users may use it (mode {:04o})", status->mode),
+          fmt::format("--repair makes it {}", status->is_folder ? "0700" : "0600"), name);
+    if (status->owner != folder->owner)
+      add(thing, fmt::format("belongs to user {}, and the folder to user {}", status->owner, folder->owner),
+          "--repair, run by root, gives it to the owner of the folder", name);
+  }
+}
+
+Doctor::Stored Doctor::look_at_objects(Examination& examination) const {
+  Stored stored;
+  const auto add_leftover = [&](const std::string& path, std::string problem) {
+    Finding finding;
+    finding.kind = Finding::Kind::kLeftover;
+    finding.is_damage = false;
+    finding.thing = path;
+    finding.problem = std::move(problem);
+    finding.works = "everything";
+    finding.cure = "--repair moves it aside";
+    finding.repair = Finding::Repair::kMoveAside;
+    finding.path = path;
+    examination.findings.push_back(std::move(finding));
+  };
+  const auto owner = os::status_of(folder_ + "/.");
+  size_t foreign = 0;
+  for (const std::string& shelf : os::list_folder(folder_ + "/objects")) {
+    const std::string shelf_path = "objects/" + shelf;
+    const auto is_shelf = os::status_of(fmt::format("{}/{}", folder_, shelf_path));
+    if (shelf == "format" && is_shelf && is_shelf->is_file) continue;
+    if (!is_shelf_name(shelf) || !is_shelf || !is_shelf->is_folder) {
+      add_leftover(shelf_path, "is no folder of objects");
+      continue;
+    }
+    for (const std::string& name : os::list_folder(fmt::format("{}/{}", folder_, shelf_path))) {
+      const std::string path = fmt::format("{}/{}", shelf_path, name);
+      const auto status = os::status_of(fmt::format("{}/{}", folder_, path));
+      if (!status) continue;
+      if (owner && status->owner != owner->owner) ++foreign;
+      if (name.ends_with(".tmp")) {
+        add_leftover(path, "was left by a write that did not end");
+      } else if (!is_object_name(name) || !name.starts_with(shelf) || !status->is_file) {
+        add_leftover(path, "is no object");
+      } else {
+        stored.files[name] = {status->size_bytes, problem_of(fmt::format("{}/{}", folder_, path), name)};
+        examination.objects_bytes += status->size_bytes;
+      }
+    }
+  }
+  examination.objects = stored.files.size();
+  if (foreign > 0) {
+    Finding finding;
+    finding.kind = Finding::Kind::kPermissions;
+    finding.thing = "objects";
+    finding.problem = fmt::format("{} files belong to another user than the folder", foreign);
+    finding.works = "what its owner can read";
+    finding.cure = "--repair, run by root, gives them to the owner of the folder";
+    finding.repair = Finding::Repair::kMakePrivate;
+    finding.path = "objects";
+    examination.findings.push_back(std::move(finding));
+  }
+  return stored;
+}
+
+// A version is whole if its files are, this Quern takes them, and its constants are there in their size.
+void Doctor::check_versions(const Records& records, const Stored& stored, Examination& examination) const {
+  for (size_t i = 0; i < records.functions.size(); ++i) {
+    const FunctionRecord& record = records.functions[i];
+    CheckedVersion version{record.tenant, record.name, record.version, records.is_current(i), true};
+    for (const auto& [path, object] : record.files) version.is_whole &= stored.has_whole(object);
+    std::string problem;
+    if (version.is_whole) {
+      const Status checked = check_manifest(record, folder_);
+      if (!checked.ok()) problem = checked.error().text;
+    }
+    for (const auto& [buffer, constant] : record.constants) {
+      version.is_whole &= stored.has_whole(constant.object);
+      const auto file = stored.files.find(constant.object);
+      if (problem.empty() && file != stored.files.end() && file->second.problem.empty() &&
+          file->second.size_bytes != constant.bytes)
+        problem = fmt::format("constant '{}' has {} bytes, and its record says {}", buffer, file->second.size_bytes,
+                              constant.bytes);
+    }
+    if (!problem.empty()) {
+      version.is_whole = false;
+      Finding finding;
+      finding.kind = Finding::Kind::kFunction;
+      finding.thing = label_of(record, version.is_current);
+      finding.problem = std::move(problem);
+      finding.works = "every other version and function";
+      finding.cure = "deploy it again, or remove it";
+      examination.findings.push_back(std::move(finding));
+    }
+    examination.versions.push_back(std::move(version));
+  }
+}
+
+void Doctor::check_objects(const Records& records, const Stored& stored, Examination& examination) const {
+  std::map<std::string, Users> users;
+  for (size_t i = 0; i < records.functions.size(); ++i) {
+    const FunctionRecord& record = records.functions[i];
+    const std::string label = label_of(record, records.is_current(i));
+    for (const auto& [path, object] : record.files) users[object].functions.insert(label);
+    for (const auto& [buffer, constant] : record.constants) users[constant.object].functions.insert(label);
+  }
+  for (const TenantObject& one : records.tenant_objects) users[one.hash].tenants.insert(one.tenant);
+  for (const std::string& object : records.programs) users[object].is_program = true;
+  examination.tenant_objects = records.tenant_objects.size();
+  examination.programs = records.programs.size();
+
+  std::set<std::string> hashes;
+  for (const auto& [hash, used] : users) hashes.insert(hash);
+  for (const auto& [hash, file] : stored.files) hashes.insert(hash);
+  for (const std::string& hash : hashes) {
+    const auto file = stored.files.find(hash);
+    const auto used = users.find(hash);
+    const bool has_file = file != stored.files.end();
+    if (records.is_readable && used == users.end()) ++examination.unnamed;
+    if (has_file && file->second.problem.empty()) continue;
+    const Users whose = used == users.end() ? Users{} : used->second;
+    Finding finding;
+    finding.thing = fmt::format("object {}", hash);
+    finding.problem = has_file ? file->second.problem : "is missing";
+    finding.works = works_without(whose);
+    finding.cure = cure_of(whose, has_file);
+    finding.object = hash;
+    finding.path = has_file ? object_path(hash) : "";
+    finding.repair = has_file ? Finding::Repair::kMoveAside : Finding::Repair::kNothing;
+    if (whose.functions.empty() && whose.tenants.empty() && records.is_readable) {
+      finding.is_damage = false;
+      finding.kind = whose.is_program ? Finding::Kind::kProgram : Finding::Kind::kLeftover;
+      if (whose.is_program) {
+        finding.thing = fmt::format("compiled program {}", hash);
+        finding.cure = "it is built again";
+        finding.repair = Finding::Repair::kForget;
+      }
+    }
+    examination.findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace quern::daemon

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/state.h"
+#include "os/fd.h"
+#include "os/file.h"
+
+namespace quern::daemon {
+
+/// One thing in a state folder that is not as it should be.
+struct Finding {
+  enum class Kind : uint8_t { kDatabase, kObject, kFunction, kProgram, kLeftover, kPermissions };
+  /// What `Doctor::repair` does about it.
+  enum class Repair : uint8_t {
+    kNothing,     ///< only people can: deploy again, restore a backup, be another user
+    kMoveAside,   ///< `path`, into the folder aside
+    kStartAnew,   ///< the database and all objects, into the folder aside
+    kForget,      ///< the records of compiled programs that name `object`; the file, if there is one, goes aside
+    kMakePrivate  ///< owner and mode of `path`
+  };
+
+  Kind kind = Kind::kObject;
+  bool is_damage = true;  ///< false: a note; the server copes with it by itself
+  std::string thing;      ///< "object 1a2b…", "function saxpy@1a2b…"
+  std::string problem;    ///< what is wrong with it
+  std::string works;      ///< what works all the same
+  std::string cure;       ///< what to do
+  Repair repair = Repair::kNothing;
+  std::string path;    ///< relative to the state folder; empty: there is no file
+  std::string object;  ///< hash
+};
+std::string_view name_of(Finding::Kind kind);
+
+/// One stored version of a function.
+struct CheckedVersion {
+  std::string tenant, name, version;
+  bool is_current = false;
+  bool is_whole = true;
+};
+
+/// What `Doctor::examine` saw.
+struct Examination {
+  std::vector<Finding> findings;  ///< damage first
+  std::vector<CheckedVersion> versions;
+  int64_t schema = 0;    ///< of the database; 0: there is none that can be read
+  uint64_t objects = 0;  ///< object files, whole or not
+  uint64_t objects_bytes = 0;
+  uint64_t unnamed = 0;  ///< objects that no record names: the server removes them when it starts
+  uint64_t tenant_objects = 0;
+  uint64_t programs = 0;  ///< compiled ones
+
+  bool is_healthy() const { return findings.empty() || !findings.front().is_damage; }
+};
+
+/// One thing that `Doctor::repair` did, in words.
+struct Repaired {
+  std::string thing, done;
+};
+
+/// Examines and repairs a state folder that no server has open.
+///
+/// `examine` changes nothing in it: the database is read from a copy in a temporary folder, for SQLite would otherwise
+/// take over what a killed server left in its log, and an older schema is brought up to date there only. `repair` moves
+/// things into `FOLDER/aside/TIME` and removes nothing but records of compiled programs, of which it keeps a copy of
+/// the database. Records of functions stay: a version whose object is lost is not replaced by an older one, calls of it
+/// get an error, and deploying it again mends it.
+///
+/// For one thread.
+class Doctor {
+ public:
+  /// kConflict if a server has the folder open; kNotFound if it holds no state. With `may_repair` the lock is made if
+  /// it is not there; without, nothing is.
+  static Result<Doctor> open(const std::string& folder, bool may_repair);
+
+  Result<Examination> examine() const;
+  /// What was done. The first thing that cannot be done ends it; what was moved until then stays aside.
+  Result<std::vector<Repaired>> repair(const Examination& examination) const;
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  // doctor_parts.h
+  struct Records;
+  struct Stored;
+
+  Doctor(std::string folder, os::Fd lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
+  // doctor.cc: what is looked at
+  void check_permissions(Examination& examination) const;
+  Stored look_at_objects(Examination& examination) const;
+  void check_versions(const Records& records, const Stored& stored, Examination& examination) const;
+  void check_objects(const Records& records, const Stored& stored, Examination& examination) const;
+  // doctor_database.cc
+  Result<Records> read_database(const Stored& stored, Examination& examination) const;
+  static Result<Records> read_copy(const std::string& copy);
+  // doctor_repair.cc
+  class Aside;
+  Status put_right(const std::string& path, uint32_t owner) const;
+  Status forget_programs(const std::vector<std::string>& objects) const;
+
+  std::string folder_;  // absolute
+  os::Fd lock_;
+};
+
+}  // namespace quern::daemon

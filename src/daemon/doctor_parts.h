@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/doctor.h"
+
+namespace quern::daemon {
+
+/// What the database says, as of the schema of today.
+struct Doctor::Records {
+  bool is_readable = false;               ///< false: nothing below is known
+  std::vector<FunctionRecord> functions;  ///< as State::functions gives them
+  std::vector<TenantObject> tenant_objects;
+  std::vector<std::string> programs;  ///< objects of compiled programs
+
+  bool is_current(size_t i) const {
+    return i + 1 == functions.size() || functions[i].tenant != functions[i + 1].tenant ||
+           functions[i].name != functions[i + 1].name;
+  }
+};
+
+/// The files of objects by hash.
+struct Doctor::Stored {
+  struct File {
+    uint64_t size_bytes = 0;
+    std::string problem;  ///< empty: it is whole
+  };
+  std::map<std::string, File> files;
+
+  bool has_whole(const std::string& hash) const {
+    const auto file = files.find(hash);
+    return file != files.end() && file->second.problem.empty();
+  }
+};
+
+/// Relative to the state folder.
+inline std::string object_path(const std::string& hash) {
+  return fmt::format("objects/{}/{}", hash.substr(0, 2), hash);
+}
+
+}  // namespace quern::daemon

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+#include "os/thread.h"
+
+namespace quern::server {
+
+/// Reads and writes the JSON of large calls on a thread of its own, so that no event loop does.
+///
+/// Answers are written in pieces of some milliseconds: after each piece the next job has its turn, so that a caller
+/// with a short answer does not wait for one with a long answer. A request is read in one piece, which takes up to some
+/// 0.3 s for 64 MiB. There are at most as many jobs as connections: each connection has one.
+class Scribe {
+ public:
+  /// Does a piece of the work. True if there is more.
+  using Job = std::function<bool()>;
+
+  Scribe();
+  /// Whoever waits for a job has to be gone.
+  ~Scribe();
+
+  /// Any thread.
+  void add(Job job);
+
+ private:
+  void work();
+
+  // Guarded by mutex_.
+  std::mutex mutex_;
+  std::condition_variable filled_;
+  std::deque<Job> jobs_;
+  bool is_closed_ = false;
+
+  os::Thread thread_;
+};
+
+}  // namespace quern::server

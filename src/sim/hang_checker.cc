@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/hang_checker.h"
+
+#include <algorithm>
+
+namespace quern::sim {
+
+using sched::End;
+
+void HangChecker::on_hang(Time now, sched::RunId id) {
+  const Shadow::Run* run = shadow_.find(id);
+  if (!run) return;
+  const sched::Submit& submit = *run->submit;
+  const Time limit = std::min(now + submit.device_time, std::max(now, submit.deadline));
+  hangs_[id] = {limit + config_.stop_grace, run->executor, run->device, submit.request};
+}
+
+void HangChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
+                          const sched::Scheduler& /*core*/) {
+  shadow_.happened(now, event);
+  // What is not in flight any more went with its executor, of which the core may hear later.
+  if (const auto* flight = std::get_if<sched::Flight>(&event))
+    std::erase_if(hangs_, [&](const auto& entry) {
+      const auto& launches = flight->launches;
+      return entry.second.device == flight->device &&
+             std::none_of(launches.begin(), launches.end(), [&](const auto& one) { return one.run == entry.first; });
+    });
+  for (const sched::Action& action : actions) {
+    if (const auto* kill = std::get_if<sched::KillExecutor>(&action)) check(now, *kill);
+    if (const auto* answer = std::get_if<sched::Answer>(&action)) check(now, *answer);
+    shadow_.carry_out(now, action);
+  }
+  for (auto it = hangs_.begin(); it != hangs_.end();) {
+    const auto& [id, hang] = *it;
+    if (!shadow_.find(id)) {
+      it = hangs_.erase(it);
+      continue;
+    }
+    if (!hang.is_killed)
+      expect(now <= hang.due, now, "run{} hangs on d{}, and e{} was to be killed by {}ns", id.value, hang.device.value,
+             hang.executor.value, hang.due.ns);
+    ++it;
+  }
+}
+
+void HangChecker::on_restart(Time) {
+  shadow_.restart();
+  hangs_.clear();
+}
+
+void HangChecker::check(Time now, const sched::KillExecutor& action) {
+  bool has_hung = false, is_right = false;
+  for (auto& [id, hang] : hangs_) {
+    if (hang.executor != action.executor) continue;
+    hang.is_killed = has_hung = true;
+    is_right |= action.because == id;
+  }
+  if (has_hung && action.because)
+    expect(is_right, now, "e{} is killed because of run{}, and another of its runs hangs", action.executor.value,
+           action.because->value);
+}
+
+// Who is behind a launch that hangs is not on the device.
+void HangChecker::check(Time now, const sched::Answer& action) {
+  if (action.end != End::kDeadlineRunning || !action.run || hangs_.contains(*action.run)) return;
+  const Shadow::Request* request = shadow_.find(action.request);
+  const auto ended = shadow_.ended().find(*action.run);
+  const Shadow::Run* run = ended != shadow_.ended().end() ? &ended->second : shadow_.find(*action.run);
+  if (!run || !request || now >= request->submit->deadline) return;
+  const bool is_beside = std::any_of(hangs_.begin(), hangs_.end(),
+                                     [&](const auto& entry) { return entry.second.executor == run->executor; });
+  expect(!is_beside || run->stopped != Time::never(), now, "r{} is blamed for a kernel of another run that hangs",
+         action.request.value);
+}
+
+}  // namespace quern::sim
