@@ -1,6 +1,8 @@
 """Whole-system tests: real processes, the real device. `server` is a `quern serve` of the test's own.
 
-Nothing here sleeps: waits block on a pipe, a socket or a pidfd, each with a limit. An error-level log line fails the
+Nothing here sleeps: waits block on a pipe, a socket or a pidfd, each with a limit. A test that waits for something
+within a server waits for a line of its log. A server of a test that is marked `events` logs at debug level, which is
+one line for each change of a request, an executor, an object on a device and so on. An error-level log line fails the
 test that did not ask for it.
 """
 import http.client
@@ -33,6 +35,7 @@ DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "uint8": "
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes minutes; run by ./quern test --long")
     config.addinivalue_line("markers", "fake: also runs over hal/fake, and so with sanitizers")
+    config.addinivalue_line("markers", "events: its servers log at debug level, which tells every event")
 
 
 def wait_gone(pid, limit=STOP_LIMIT):
@@ -68,6 +71,11 @@ def command_of(pid):
         return pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def is_over(call):
+    """Tells whether a future is done, or a thread has ended."""
+    return call.done() if hasattr(call, "done") else not call.is_alive()
 
 
 def tar_of(files):
@@ -119,8 +127,9 @@ class Server:
     """A `quern serve`, its log, and calls of its API."""
 
     def __init__(self, folder, config=None, arguments=(), key=None, binary_cache=True,
-                 listen="127.0.0.1:0"):
+                 listen="127.0.0.1:0", log_level="info"):
         self.listen = listen
+        self.log_level = log_level
         self.folder, self.key = pathlib.Path(folder), key
         self.state = self.folder / "state"
         self.arguments = list(arguments)
@@ -137,7 +146,8 @@ class Server:
             self.config.write_text(config)
 
     def command(self):
-        command = [str(BINARY), "serve", "--listen", self.listen, "--state", str(self.state)]
+        command = [str(BINARY), "serve", "--listen", self.listen, "--state", str(self.state),
+                   "--log-level", self.log_level]
         if self.binary_cache:
             BINARY_CACHE.mkdir(parents=True, exist_ok=True)
             command += ["--binary-cache", str(BINARY_CACHE)]
@@ -146,9 +156,11 @@ class Server:
     def start(self, ready=True):
         """Listens; `ready`: and what was deployed can be called, or is known to be damaged."""
         self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, errors="replace")
-        self.begin = len(self.lines)
-        self.reader = threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True)
+                                        stderr=subprocess.STDOUT)
+        self.begin, self.ended, self.part = len(self.lines), False, b""
+        self.stream = self.process.stdout
+        os.set_blocking(self.stream.fileno(), False)
+        self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         line = self.wait_line(r"^listening on http://", START_LIMIT, since=self.begin)
         self.url = line.split()[-1]
@@ -157,29 +169,80 @@ class Server:
             self.wait_line(r" functions: (all|none)", START_LIMIT, since=self.begin)
         return self
 
-    def _read(self, stream):
-        for line in stream:
+    def _read(self):
+        while not self.ended:
+            select.select([self.stream], [], [])
             with self.heard:
-                self.lines.append(line.rstrip("\n"))
-                self.heard.notify_all()
-        with self.heard:
-            self.ended = True
-            self.heard.notify_all()
+                self._take()
 
-    def wait_line(self, pattern, limit=CALL_LIMIT, since=0):
-        """The first line that matches, now or when it comes."""
-        deadline = time.monotonic() + limit
+    def _take(self):
+        """Reads what the log's pipe has. Whoever holds the lock may call this."""
+        try:
+            while not self.ended:
+                if piece := os.read(self.stream.fileno(), 1 << 16):
+                    *whole, self.part = (self.part + piece).split(b"\n")
+                else:
+                    whole, self.part, self.ended = [self.part] if self.part else [], b"", True
+                self.lines += [line.decode(errors="replace") for line in whole]
+                self.heard.notify_all()
+        except BlockingIOError:
+            pass
+
+    def mark(self):
+        """Returns the present end of the log, for `since`. Every line that the server wrote before its latest answer is
+        before the mark: this reads what is still in the pipe."""
         with self.heard:
-            self.ended = False
+            self._take()
+            return len(self.lines)
+
+    def wait_lines(self, pattern, count, limit=CALL_LIMIT, since=0, watched=()):
+        """Returns the first `count` lines that match, now or when they come. `watched` are futures or threads, of the
+        calls that bring the lines about: if one of them ends first, the wait fails at once."""
+        deadline = time.monotonic() + limit
+        found, at = [], since
+        with self.heard:
             while True:
-                for line in self.lines[since:]:
-                    if re.search(pattern, line):
-                        return line
+                was_over = any(is_over(call) for call in watched)
+                self._take()  # what the server said before it answered the watched calls is in the pipe
+                found += [line for line in self.lines[at:] if re.search(pattern, line)]
+                at = len(self.lines)
+                if len(found) >= count:
+                    return found[:count]
                 left = deadline - time.monotonic()
-                if self.ended or left <= 0 or not self.reader.is_alive():
-                    why = "ended" if left > 0 else "said nothing like it in time"
-                    raise AssertionError(f"no line like {pattern!r}: the server {why}:\n" + self.log())
+                why = ("ended" if self.ended else "said nothing like it in time" if left <= 0 else
+                       "said nothing like it before its call ended" if was_over else "")
+                if why:
+                    raise AssertionError(f"{len(found)} of {count} lines like {pattern!r}: the server {why}:\n" +
+                                         self.log())
                 self.heard.wait(min(left, 1))
+
+    def wait_line(self, pattern, limit=CALL_LIMIT, since=0, watched=()):
+        """The first line that matches, now or when it comes."""
+        return self.wait_lines(pattern, 1, limit, since, watched)[0]
+
+    def wait_requests(self, function, what, count=1, since=0, watched=()):
+        """Returns the ids of the first `count` requests of the function of which the log says `what`, for example
+        "is on device". The test must be marked `events`."""
+        lines = self.wait_lines(rf" request \S+ of {function}: {what}", count, since=since, watched=watched)
+        return [re.search(r" request (\S+) of ", line)[1] for line in lines]
+
+    def wait_until(self, is_true, what, limit=CALL_LIMIT, watched=(), look_every=1.0):
+        """Returns what `is_true` returns, as soon as that is true. `is_true` is called at once and after each new line
+        of the log, so the test must be marked `events`; also after `look_every` seconds without a line, for what no
+        line tells. If one of `watched`, which are futures or threads, has ended and `is_true` is false, the wait
+        fails."""
+        deadline = time.monotonic() + limit
+        while True:
+            seen = self.mark()
+            was_over = any(is_over(call) for call in watched)
+            if found := is_true():
+                return found
+            left = deadline - time.monotonic()
+            if was_over or left <= 0 or self.ended:
+                when = "before the server ended" if self.ended else "before its call ended" if was_over else "in time"
+                raise AssertionError(f"{what}: that did not come {when}:\n" + self.log())
+            with self.heard:
+                self.heard.wait_for(lambda: len(self.lines) > seen or self.ended, min(left, look_every))
 
     def log(self):
         return "\n".join(self.lines[-200:])
@@ -280,11 +343,13 @@ def run_cli(*arguments, environment=None, check=None, cwd=None):
 
 
 @pytest.fixture
-def make_server(tmp_path):
+def make_server(request, tmp_path):
     """Makes servers that end with the test."""
     servers = []
+    log_level = "debug" if request.node.get_closest_marker("events") else "info"
 
     def make(start=True, **options):
+        options.setdefault("log_level", log_level)
         folder = tmp_path / f"server{len(servers)}"
         folder.mkdir()
         server = Server(folder, **options)

@@ -8,13 +8,13 @@ import pathlib
 import re
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
 from conftest import CALL_LIMIT, PRESET, assert_error, wait_gone
 
-pytestmark = pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")
+pytestmark = [pytest.mark.events,
+              pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")]
 
 KEYS = {"red": "red-key", "blue": "blue-key", "grey": "grey-key"}
 CORE = "devices: [{name: cpu0, cores: [0], memory: 1GiB}]\n"
@@ -106,17 +106,15 @@ def requests_of(server, name, state, key=None):
     return [one["id"] for one in listed if one["function"] == name and one["state"] == state]
 
 
-def wait_for(is_true, what, limit=CALL_LIMIT):
-    """Asks again and again: every question goes through the server, or to the kernel."""
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        if found := is_true():
-            return found
-    raise AssertionError(f"never {what}")
+def wait_state(server, name, state="running", key=None, watched=()):
+    """Returns the id of a request of the function, once one is in that state."""
+    return server.wait_until(lambda: requests_of(server, name, state, key), f"{name} is {state}", watched=watched)[0]
 
 
-def wait_state(server, name, state="running", key=None):
-    return wait_for(lambda: requests_of(server, name, state, key), f"{name} is {state}")[0]
+def wait_counted(server, is_true, what, watched=()):
+    """Waits for what is only counted, so that no event can tell of it: the time that threads used, which the operating
+    system adds up, or the time that has passed."""
+    return server.wait_until(is_true, what, watched=watched, look_every=0.005)
 
 
 def story(server, request, key=None):
@@ -184,7 +182,9 @@ class Workers:
         """From here on it uses nothing: whoever ends it, what it used is known."""
         os.kill(pid, signal.SIGSTOP)
         stats = list(pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))
-        wait_for(lambda: all(stat.read_text().rsplit(")", 1)[1].split()[0] == "T" for stat in stats), "it stopped")
+        # Only its parent is told that a process has stopped, and this test is not its parent.
+        wait_counted(self.server, lambda: all(stat.read_text().rsplit(")", 1)[1].split()[0] == "T" for stat in stats),
+                     "all its threads are stopped")
         self.gone_ns += self.used_ns(pid)
 
 
@@ -253,9 +253,9 @@ def test_every_nanosecond_of_executors_that_we_end(make_server):
     for _ in range(3):
         before = {pid: workers.used_ns(pid) for pid in server.executors()}
         stuck = Call(server, "forever", key=key)
-        wait_state(server, "forever", key=key)
-        executor = wait_for(lambda: next((pid for pid in server.executors()
-                                          if workers.used_ns(pid) > before.get(pid, 0) + 50 * MS), None), "it began")
+        wait_state(server, "forever", key=key, watched=[stuck])
+        executor = wait_counted(server, lambda: next((pid for pid in server.executors() if workers.used_ns(pid) >
+                                                      before.get(pid, 0) + 50 * MS), None), "it began", [stuck])
         workers.freeze(executor)
         assert_error(stuck.end(504), 504, "deadline", "'grind'")
         assert wait_gone(executor)
@@ -274,8 +274,8 @@ def test_an_executor_that_someone_else_ends(make_server):
     [executor] = [pid for pid in server.executors() if workers.used_ns(pid) > 0]
     before, charged = workers.used_ns(executor), account(server, "mill", KEYS["red"])["device_time_ns"]
     long = Call(server, "mill", LONG, key=KEYS["red"])
-    request = wait_state(server, "mill", key=KEYS["red"])
-    wait_for(lambda: workers.used_ns(executor) > before + 100 * MS, "it used anything")
+    request = wait_state(server, "mill", key=KEYS["red"], watched=[long])
+    wait_counted(server, lambda: workers.used_ns(executor) > before + 100 * MS, "it used anything", [long])
     workers.freeze(executor)
     used = workers.used_ns(executor) - before
     os.kill(executor, signal.SIGKILL)
@@ -295,12 +295,12 @@ def test_what_a_cancelled_request_used_is_on_its_account(server):
     key = KEYS["red"]
     charged = account(server, "mill", key)["device_time_ns"]
     long = Call(server, "mill", LONG, key)
-    request = wait_state(server, "mill", key=key)
+    request = wait_state(server, "mill", key=key, watched=[long])
     used = Workers(server).total_ns()
-    wait_for(lambda: Workers(server).total_ns() > used + 20 * MS, "it is on the device")
+    wait_counted(server, lambda: Workers(server).total_ns() > used + 20 * MS, "it is on the device", [long])
     assert server.request("DELETE", f"/v1/requests/{request}", key=key).status == 202
     long.end(499)
-    own = wait_for(lambda: (one := story(server, request, key)["account"])["runs"] and one, "its run ended")
+    own = server.wait_until(lambda: (one := story(server, request, key)["account"])["runs"] and one, "its run ended")
     assert own["runs"] == 1 and own["device_time_ns"] >= 20 * MS * 0.9, own
     assert own["device_time_ns"] == account(server, "mill", key)["device_time_ns"] - charged
 
@@ -338,8 +338,7 @@ def test_waiting_in_the_queue(server):
     """Behind work of its own tenant."""
     key = KEYS["red"]
     first = [Call(server, "mill", LONG, key) for _ in range(3)]
-    last = wait_for(lambda: len(requests_of(server, "mill", "queued", key)) == 1
-                    and requests_of(server, "mill", "queued", key), "one waits")[0]
+    last = wait_state(server, "mill", "queued", key, first)
     for one in first:
         one.end()
     told = assert_waited(server, last, "queue", "mill", 200 * MS, "behind earlier work of its own tenant", key)
@@ -349,9 +348,9 @@ def test_waiting_in_the_queue(server):
 def test_waiting_for_fairness(server):
     """While another tenant has its turn."""
     first = [Call(server, "mill", LONG, KEYS["red"]) for _ in range(2)]
-    wait_state(server, "mill", key=KEYS["red"])
+    wait_state(server, "mill", key=KEYS["red"], watched=first)
     late = Call(server, "mill", MILLISECOND, KEYS["blue"])
-    request = wait_for(lambda: requests_of(server, "mill", "queued", KEYS["blue"]), "it waits")[0]
+    request = wait_state(server, "mill", "queued", KEYS["blue"], [late])
     for one in first + [late]:
         one.end()
     told = assert_waited(server, request, "fairness", "mill", 200 * MS, "while other tenants had their turn",
@@ -365,7 +364,7 @@ def test_waiting_for_someone_more_urgent(server):
         deploy(server, "first", "{priority: 0}", key=key)
     for key, names_it in ((KEYS["red"], True), (KEYS["blue"], False)):
         slow = Call(server, "mill", LONG, KEYS["red"])
-        request = wait_state(server, "mill", key=KEYS["red"])
+        request = wait_state(server, "mill", key=KEYS["red"], watched=[slow])
         call(server, "first", {"groups": 4096, "iterations": 40000}, key)
         slow.end()
         told = assert_waited(server, request, "urgent", "mill", 100 * MS,
@@ -391,7 +390,7 @@ def test_waiting_for_a_quota(server):
     key = KEYS["red"]
     deploy(server, "slow", "{quota: {time: {limit: 0.1}}}", key=key)
     limited = Call(server, "slow", {"groups": 2048, "iterations": 20000}, key)
-    request = wait_state(server, "slow", key=key)
+    request = wait_state(server, "slow", key=key, watched=[limited])
     limited.end()
     # It has a tenth of every window and waits the rest of it, but for what others had of the core meanwhile.
     least = story(server, request, key)["device_time_ns"] / 2
@@ -473,14 +472,17 @@ def test_waiting_for_memory(make_server):
     assert server.infer("b", X, key=KEYS["blue"]).status == 200
     assert set(server.executors()) == known and len(known) == 2
     [red] = [pid for pid in known if pid == max(known)]  # it came last
+    since = server.mark()
     os.kill(red, signal.SIGSTOP)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        late = pool.submit(server.infer, "c", X, key=KEYS["blue"])
-        request = wait_for(lambda: [one for one in server.request("GET", "/v1/requests", key=KEYS["blue"])
-                                    .json["requests"] if one["function"] == "c"], "it came")[0]["id"]
-        wait_for(lambda: sum(wait["ns"] for wait in story(server, request, KEYS["blue"])["waits"]
-                             if wait["cause"] in ("memory", "setup")) > 200 * MS, "it waits at its place")
-        os.kill(red, signal.SIGCONT)
+        try:
+            late = pool.submit(server.infer, "c", X, key=KEYS["blue"])
+            [request] = server.wait_requests("c", "queued", since=since, watched=[late])
+            wait_counted(server, lambda: sum(wait["ns"] for wait in story(server, request, KEYS["blue"])["waits"]
+                                             if wait["cause"] in ("memory", "setup")) > 200 * MS,
+                         "it waits at its place", [late])
+        finally:
+            os.kill(red, signal.SIGCONT)
         assert late.result().status == 200
     assert_waited(server, request, "memory", "c", 100 * MS, r"It waited .* for room", KEYS["blue"])
 
@@ -490,7 +492,7 @@ def test_a_request_that_is_refused_is_on_an_account(server):
     deploy(server, "whole", "{quota: {time: {request: 1}}}", key=key)
     deploy(server, "more", "{quota: {time: {request: 0.5}}}", key=key, warm=False)
     long = Call(server, "whole", LONG, key)
-    wait_state(server, "whole", key=key)
+    wait_state(server, "whole", key=key, watched=[long])
     assert server.infer("more", {}, SHORT, key=key).status == 429
     long.end()
     row = account(server, "more", key)

@@ -1,12 +1,15 @@
 """What the operator lets a tenant use."""
 import concurrent.futures
 import hashlib
+import os
+import signal
 
 import numpy as np
 import pytest
 from conftest import PRESET, ROOT, assert_error, folder_files, run_cli, saxpy_inputs
 
-pytestmark = pytest.mark.skipif(PRESET != "dev", reason="calls that take their time need a device that compiles")
+pytestmark = [pytest.mark.events,
+              pytest.mark.skipif(PRESET != "dev", reason="calls that take their time need a device that compiles")]
 
 FOREVER = ROOT / "tests" / "functions" / "forever"
 X = {"x": np.arange(64, dtype=np.float32)}
@@ -39,8 +42,8 @@ def test_in_flight(make_server):
     server = start(make_server, "in_flight: 1")
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         calls = [pool.submit(server.infer, "forever", X, {"stay": 1, "timeout": 60_000_000}) for _ in range(3)]
-        while sorted(one["state"] for one in live(server)) != ["queued", "queued", "running"]:
-            pass  # the calls have a timeout of their own
+        server.wait_until(lambda: sorted(one["state"] for one in live(server)) == ["queued", "queued", "running"],
+                          "one runs and two wait", watched=calls)
         for one in live(server):
             assert server.request("DELETE", "/v1/requests/" + one["id"]).status == 202
         assert [call.result().status for call in calls] == [499] * 3
@@ -62,11 +65,19 @@ def test_a_deadline_that_cannot_be_made_is_refused_at_once(make_server):
     data = {"input": np.arange(16384, dtype=np.float32)}
     for _ in range(3):  # how long it takes becomes known
         assert server.infer("spin", data, {"iterations": 2_000_000}).status == 200
+    since = server.mark()
+    executors = server.executors()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        calls = [pool.submit(server.infer, "spin", data, {"iterations": 2_000_000}) for _ in range(4)]
-        while len(live(server)) < 4 and not any(call.done() for call in calls):
-            pass
-        late = server.infer("spin", data, {"iterations": 2_000_000, "timeout": 1000})
+        # An executor that is stopped ends none of them before the late one comes.
+        for executor in executors:
+            os.kill(executor, signal.SIGSTOP)
+        try:
+            calls = [pool.submit(server.infer, "spin", data, {"iterations": 2_000_000}) for _ in range(4)]
+            server.wait_requests("spin", "queued", 4, since, watched=calls)
+            late = server.infer("spin", data, {"iterations": 2_000_000, "timeout": 50_000})
+        finally:
+            for executor in executors:
+                os.kill(executor, signal.SIGCONT)
         assert_error(late, 429, "exhausted", "function spin", "could not make its deadline")
         assert int(late.headers["Retry-After"]) >= 1
         assert [call.result().status for call in calls] == [200] * 4

@@ -161,6 +161,40 @@ def test_what_json_has_no_number_for_is_text(echo_server, echo, tmp_path):
     assert "[nan, inf, -inf, -0]" in echo_server.cli("invoke", "echo", *flags, check=0).stdout
 
 
+# The bound of an until
+
+# Counts up by one, from 2^53; a double cannot hold every second number that it passes.
+COUNT = """\
+api: quern/v1
+name: count
+kind: graph
+programs: {opencl: count.cl}
+params: {goal: {dtype: DTYPE, default: 0}, start: {dtype: DTYPE, default: 0}}
+buffers: {at: {role: output, dtype: DTYPE, shape: [1]}}
+kernels:
+  - {entry: begin, global: [1], args: [{out: at}, {DTYPE: start}]}
+  - repeat: {at_most: 8, on_limit: error, until: {buffer: at, equals: goal}}
+    kernels: [{entry: up, global: [1], args: [{inout: at}]}]
+"""
+COUNT_CL = """\
+__kernel void begin(__global TYPE* at, TYPE start) { at[0] = start; }
+__kernel void up(__global TYPE* at) { at[0] += 1; }
+"""
+
+
+@pytest.mark.parametrize("dtype, start", [("int64", 2**53), ("int64", -2**63), ("uint64", 2**64 - 9)])
+def test_until_compares_whole_numbers_of_64_bits_exactly(tmp_path, dtype, start):
+    (tmp_path / "function.yaml").write_text(COUNT.replace("DTYPE", dtype))
+    (tmp_path / "count.cl").write_text(COUNT_CL.replace("TYPE", "ulong" if dtype == "uint64" else "long"))
+    BINARY_CACHE.mkdir(parents=True, exist_ok=True)
+    for rounds in (1, 2, 3):
+        ran = run(tmp_path, "--param", f"start={start}", "--param", f"goal={start + rounds}", "--json")
+        assert outputs_of(ran)["at"] == [start + rounds]
+        assert json.loads(ran.stdout)["parameters"] == {"rounds": rounds}
+    ran = run(tmp_path, "--param", f"start={start}", "--param", f"goal={start}", check=1)
+    assert f"'at' was not equal to {start} after 8 rounds" in ran.stderr
+
+
 # Settings
 
 def test_a_number_in_a_setting_is_kept_as_it_is_written(server, echo):

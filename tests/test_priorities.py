@@ -8,7 +8,8 @@ import pytest
 from conftest import PRESET, ROOT, folder_files, saxpy_inputs
 from test_accounts import KEYS, tenants
 
-pytestmark = pytest.mark.skipif(PRESET != "dev", reason="kernels need a device that compiles them")
+pytestmark = [pytest.mark.events,
+              pytest.mark.skipif(PRESET != "dev", reason="kernels need a device that compiles them")]
 GRIND = ROOT / "bench" / "functions" / "grind"
 LONG = {"groups": 16384, "iterations": 40000}  # about a second in one kernel
 SHORT = {"groups": 4, "iterations": 1000}
@@ -55,10 +56,10 @@ def is_running(server, name, key=None):
     return [one["id"] for one in listed if one["function"] == name and one["state"] == "running"]
 
 
-def wait_running(server, name, key=None):
-    while not is_running(server, name, key):
-        pass
-    return is_running(server, name, key)[0]
+def wait_running(call):
+    """Returns the id of the call's request, once that is running."""
+    server, name, key = call.server, call.name_of, call.key
+    return server.wait_until(lambda: is_running(server, name, key), f"{name} is running", watched=[call])[0]
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def gated(make_server):
 
 def test_an_urgent_call_does_not_wait_for_a_long_kernel(gated):
     slow = Call(gated, "slow", LONG)
-    wait_running(gated, "slow")
+    wait_running(slow)
     for _ in range(5):
         answer = gated.infer("quick", {}, SHORT)
         assert answer.status == 200, answer.body
@@ -86,7 +87,7 @@ def test_an_urgent_call_does_not_wait_for_a_long_kernel(gated):
 
 def test_why_tells_who_was_more_urgent(gated):
     slow = Call(gated, "slow", LONG)
-    request = wait_running(gated, "slow")
+    request = wait_running(slow)
     assert gated.infer("quick", {}, {"groups": 64, "iterations": 40000}).status == 200
     assert slow.end().status == 200
     ran = gated.cli("why", request)
@@ -104,7 +105,7 @@ def test_without_gates_it_does(make_server):
 
     def passes():
         slow = Call(server, "slow", LONG)
-        wait_running(server, "slow")
+        wait_running(slow)
         assert server.infer("quick", {}, SHORT).status == 200
         was_running = is_running(server, "slow")
         assert slow.end().status == 200
@@ -117,7 +118,7 @@ def test_without_gates_it_does(make_server):
 def test_a_run_can_be_cancelled_within_a_kernel(gated):
     before = sorted(gated.executors())
     slow = Call(gated, "slow", LONG)
-    request = wait_running(gated, "slow")
+    request = wait_running(slow)
     assert gated.cli("cancel", request).returncode == 0
     assert slow.end().status == 499
     assert gated.infer("slow", {}, SHORT).status == 200
@@ -177,7 +178,7 @@ def test_the_least_share_can_be_nothing(make_server):
     server = with_least_share(make_server, "0")
     with Urgent(server, "quick") as urgent:
         slow = Call(server, "slow", LONG)
-        wait_running(server, "slow")
+        wait_running(slow)
         urgent.wait(150)  # ten times what it needs, and more
         assert slow.is_alive()
     assert slow.end().status == 200
@@ -206,7 +207,7 @@ def test_an_urgent_call_waits_for_no_lane_or_level(make_server, caller):
     calls = []
     for name in slow:  # each more urgent than those before, so that it begins
         calls.append(Call(server, name, LONG, red))
-        wait_running(server, name, red)
+        wait_running(calls[-1])
     for _ in range(3):
         assert server.infer("quick", {}, SHORT, key=KEYS[caller]).status == 200
     assert all(is_running(server, name, red) for name in slow), "it waited for one of them to end"
@@ -217,7 +218,7 @@ def test_an_urgent_call_waits_for_no_lane_or_level(make_server, caller):
 
 def test_a_priority_that_is_changed_counts_from_the_next_call(gated):
     slow = Call(gated, "slow", LONG)
-    wait_running(gated, "slow")
+    wait_running(slow)
     assert gated.cli("set", "slow", "priority=0").returncode == 0
     assert gated.cli("set", "quick", "priority=3").returncode == 0
     assert gated.infer("quick", {}, SHORT).status == 200
@@ -247,7 +248,7 @@ def test_workers_of_the_best_effort_give_way(make_server):
     assert server.infer("quick", {}, SHORT).status == 200
     assert os.SCHED_IDLE not in classes_of(server)
     slow = Call(server, "slow", LONG)
-    wait_running(server, "slow")
+    wait_running(slow)
     assert os.SCHED_IDLE in classes_of(server)
     assert slow.end().status == 200
     assert server.infer("quick", {}, SHORT).status == 200
@@ -275,7 +276,7 @@ def test_classes_change_nothing_but_the_time(make_server):
     deploy(server, "quick", 0)
     assert server.infer("quick", {}, SHORT).status == 200
     slow = Call(server, "slow", LONG)
-    wait_running(server, "slow")
+    wait_running(slow)
     assert server.infer("quick", {}, SHORT).status == 200
     assert slow.is_alive() and is_running(server, "slow")
     np.testing.assert_array_equal(slow.end().outputs["marks"], np.ones(LONG["groups"], np.uint32))

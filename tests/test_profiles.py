@@ -3,12 +3,13 @@ import concurrent.futures
 import json
 import re
 import threading
+import time
 
 import numpy as np
 import pytest
 from conftest import CALL_LIMIT, PRESET, assert_error
 from test_accounts import (CORE, KEYS, LONG, MILLISECOND, MS, SHORT, Call, Workers, account, call, deploy, grind,
-                           story, tenants, wait_for, wait_state, why)
+                           story, tenants, wait_counted, wait_state, why)
 
 pytestmark = pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")
 
@@ -27,13 +28,13 @@ def kernels(server, name, key=None):
 
 
 def call_until(server, name, parameters, is_enough, key=None):
-    """What is learned is told at the end of a run, and at most every 10 ms; a disturbed sample does not count."""
-    connection = server.connect()
-
-    def once():
+    """Only calls bring about what this waits for. What is learned is told at the end of a run, and at most every 10 ms;
+    a disturbed sample does not count."""
+    connection, deadline, found = server.connect(), time.monotonic() + CALL_LIMIT, None
+    while not found:
+        assert time.monotonic() < deadline, "not enough was learned in time"
         call(server, name, parameters, key, connection)
-        return is_enough()
-    found = wait_for(once, "enough was learned")
+        found = is_enough()
     connection.close()
     return found
 
@@ -176,6 +177,7 @@ def settled(told):
     return {one["identity"]: one for one in told["kernels"]}
 
 
+@pytest.mark.events
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_they_are_kept(server, how):
     deploy(server, "mill")
@@ -191,12 +193,12 @@ def test_they_are_kept(server, how):
         filler.result()
     before = {name: profile(server, name) for name in ("mill", "first")}
     if how == "kill":  # once it is stored: until then there is something to lose
-        def saved():
-            return server.request("GET", "/v1/counters").json["profiles_saved"]
         deploy(server, "another", whole=True)
+        samples = 0
         for _ in range(2):  # what was asked for before may be on its way
-            seen = saved()
-            call_until(server, "another", SHORT, lambda: saved() > seen)
+            since = server.mark()
+            samples = learn(server, "another", MILLISECOND, samples + 1)["samples"]
+            server.wait_line("what was learned of kernels is stored", since=since)
     getattr(server, how)()
     server.start()
     for name, told in before.items():
@@ -274,6 +276,7 @@ def test_names(make_server):
     assert SIZES["groups"] not in kernels(server, "mill", blue)
 
 
+@pytest.mark.events
 def test_a_long_kernel_that_cannot_be_cut(server):
     """It is in everybody's way, and that is said: in its profile, and of the run that was."""
     deploy(server, "block", "{priority: 9}", whole=True)
@@ -287,8 +290,8 @@ def test_a_long_kernel_that_cannot_be_cut(server):
                      r"urgent waits", text), text
     before = Workers(server).total_ns()
     slow = Call(server, "block", second)
-    request = wait_state(server, "block")
-    wait_for(lambda: Workers(server).total_ns() > before + 50 * MS, "it is on the device")
+    request = wait_state(server, "block", watched=[slow])
+    wait_counted(server, lambda: Workers(server).total_ns() > before + 50 * MS, "it is on the device", [slow])
     answer = call(server, "quick", SHORT)
     slow.end()
     told = story(server, request)

@@ -231,12 +231,13 @@ def test_a_tenants_functions_ask_for_no_more_than_the_operator_says(make_server)
     deploy(server, "two", "{quota: {time: {request: 0.9}}}", key=blue, warm=False)
 
 
+@pytest.mark.events
 def test_more_than_there_is_is_refused(server):
     """While both have work; who has none gives its share to who asks."""
     deploy(server, "most", "{quota: {time: {request: 0.6}}}")
     deploy(server, "more", "{quota: {time: {request: 0.5}}}", warm=False)
     long = Call(server, "most", LONG)
-    wait_state(server, "most")
+    wait_state(server, "most", watched=[long])
     before = server.request("GET", "/v1/functions/more").json
     refused = server.infer("more", {}, SHORT)
     assert_error(refused, 429, "exhausted", "function more", "50 %", "quota.time.request")
@@ -264,11 +265,12 @@ def test_settings_that_make_no_sense(server):
     call(server, "mill", SHORT)
 
 
+@pytest.mark.events
 def test_why_names_the_quota(server):
     deploy(server, "mill", "{quota: {time: {limit: 0.1}}}")
     # Several kernels: what was only seen with less to do may be taken for short, and the first go on the device whole.
     slow = Call(server, "mill", {"groups": 2048, "iterations": 10000, "steps": 4})
-    request = wait_state(server, "mill")
+    request = wait_state(server, "mill", watched=[slow])
     slow.end()
     told = story(server, request)
     assert waits(told)["quota"] > told["device_time_ns"] / 2 > 5 * MS, told
@@ -315,6 +317,7 @@ def test_half_of_the_units_is_one(both):
     assert account(both, "half")["device_time_ns"] == pytest.approx(sum(workers_now(both).values()), rel=0.05)
 
 
+@pytest.mark.events
 @pytest.mark.parametrize("tenant", ["one", "two"])
 def test_two_halves_run_side_by_side(make_server, tenant):
     """Of one tenant, in one process; of two, in two. Each has a worker of its own, and neither waits for the other."""
@@ -324,7 +327,7 @@ def test_two_halves_run_side_by_side(make_server, tenant):
         deploy(server, name, "{quota: {units: 0.5}}", key=key)
     before = workers_now(server)
     calls = [Call(server, name, LONG, key) for name, key in zip(("left", "right"), keys)]
-    requests = [wait_state(server, name, key=key) for name, key in zip(("left", "right"), keys)]
+    requests = [wait_state(server, name, key=key, watched=calls) for name, key in zip(("left", "right"), keys)]
     for one in calls:
         one.end()
     told = [story(server, request, key) for request, key in zip(requests, keys)]
@@ -334,6 +337,7 @@ def test_two_halves_run_side_by_side(make_server, tenant):
     assert [first, second] == pytest.approx(sorted((one["device_time_ns"] for one in told), reverse=True), rel=0.2)
 
 
+@pytest.mark.events
 def test_who_needs_all_units_is_not_starved_by_halves(both):
     for name in ("left", "right"):
         deploy(both, name, "{quota: {units: 0.5}}")
@@ -342,7 +346,7 @@ def test_who_needs_all_units_is_not_starved_by_halves(both):
         share = measure(both, clients, lambda share: share["wide"] > 0.25 * (share["left"] + share["right"]))
     assert min(share["left"], share["right"]) > 0
     long = [Call(both, name, {"groups": 8192, "iterations": 20000}) for name in ("left", "right", "wide")]
-    request = wait_state(both, "wide")
+    request = wait_state(both, "wide", watched=long)
     for one in long:
         one.end()
     assert waits(story(both, request))["quota"] > 10 * MS, "units are what it waited for"

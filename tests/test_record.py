@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from conftest import PRESET, ROOT, folder_files, run_cli, saxpy_inputs
 
-pytestmark = pytest.mark.skipif(PRESET != "dev", reason="hostile kernels need a device that compiles them")
+pytestmark = [pytest.mark.events,
+              pytest.mark.skipif(PRESET != "dev", reason="hostile kernels need a device that compiles them")]
 
 FUNCTIONS = ROOT / "tests" / "functions"
 X = {"x": np.arange(64, dtype=np.float32)}
@@ -23,14 +24,13 @@ def busy_session(server):
     assert server.deploy("saxpy").status in (200, 201)
     inputs, rows = saxpy_inputs(), {"x": np.ones((4, 64), np.float32)}
     assert server.infer("forever", X).status == 200
+    since = server.mark()
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         hang = pool.submit(server.infer, "forever", X, {"stay": 1, "timeout": 60_000_000})
         calls = [pool.submit(server.infer, "saxpy", inputs) for _ in range(40)]
         calls += [pool.submit(server.infer, "affine", rows) for _ in range(20)]
-        while not (waiting := [one["id"] for one in server.request("GET", "/v1/requests").json["requests"]
-                               if one["function"] == "forever" and one["state"] != "ended"]):
-            assert not hang.done(), hang.result().body
-        assert server.request("DELETE", "/v1/requests/" + waiting[0]).status == 202
+        [waiting] = server.wait_requests("forever", "queued", since=since, watched=[hang])
+        assert server.request("DELETE", "/v1/requests/" + waiting).status == 202
         assert hang.result().status == 499
         for _ in range(3):
             assert server.infer("wild", X, {"where": 1 << 40}).status == 422

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from conftest import PRESET, ROOT, assert_error, folder_files, saxpy_inputs
 
-pytestmark = pytest.mark.skipif(PRESET != "dev", reason="calls that take their time need a device that compiles")
+pytestmark = [pytest.mark.events,
+              pytest.mark.skipif(PRESET != "dev", reason="calls that take their time need a device that compiles")]
 
 FOREVER = ROOT / "tests" / "functions" / "forever"
 X = {"x": np.arange(64, dtype=np.float32)}
@@ -50,12 +51,13 @@ def listed(server, key=None):
     return answer.json["requests"]
 
 
-def wait_states(server, states, key=None):
-    """The list, once those on their way are in these states; calls have a timeout of their own."""
-    while True:
+def wait_states(server, states, key=None, watched=()):
+    """Returns the list of requests, once those that have not ended are in these states."""
+    def in_states():
         requests = listed(server, key)
-        if sorted(one["state"] for one in requests if one["state"] != "ended") == sorted(states):
-            return requests
+        found = sorted(one["state"] for one in requests if one["state"] != "ended")
+        return requests if found == sorted(states) else None
+    return server.wait_until(in_states, f"the requests are in the states {states}", watched=watched)
 
 
 def live(requests, state):
@@ -64,7 +66,7 @@ def live(requests, state):
 
 def test_queued_running_and_ended_are_shown(busy):
     calls = [busy.call() for _ in range(ON_DEVICE + 2)]
-    requests = wait_states(busy, ["running", "running", "queued", "queued"])
+    requests = wait_states(busy, ["running", "running", "queued", "queued"], watched=calls)
     assert len({one["id"] for one in requests}) == len(requests)
     for one in requests:
         assert one["function"] == "forever" and one["tenant"] == "default" and one["age_ns"] >= 0, one
@@ -89,7 +91,7 @@ def test_queued_running_and_ended_are_shown(busy):
 
 def test_cancel_of_each(busy):
     calls = [busy.call() for _ in range(ON_DEVICE + 1)]
-    requests = wait_states(busy, ["running", "running", "queued"])
+    requests = wait_states(busy, ["running", "running", "queued"], watched=calls)
     cancelled = []
     for one in live(requests, "queued") + live(requests, "running")[::-1]:
         answer = busy.request("DELETE", "/v1/requests/" + one["id"])
@@ -125,7 +127,7 @@ def test_another_tenants_are_not_there(make_server):
     assert server.infer("saxpy", saxpy_inputs(), key=b).status == 200
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         call = pool.submit(server.infer, "forever", X, STAY, key=a)
-        [one] = live(wait_states(server, ["running"], key=a), "running")
+        [one] = live(wait_states(server, ["running"], a, [call]), "running")
         assert [other["function"] for other in listed(server, key=b)] == ["saxpy"]
         assert_error(server.request("DELETE", "/v1/requests/" + one["id"], key=b), 404, "not_found")
         assert_error(server.request("DELETE", "/v1/requests/" + one["id"]), 401, "denied")

@@ -11,10 +11,10 @@ import threading
 import numpy as np
 import pytest
 from conftest import PRESET, assert_error, tar_of as tar
-from test_accounts import wait_for
 from test_memory import AT, COUNT, KERNEL as PICK, MANIFEST, MIB, check, counters, deploy, table
 
-pytestmark = pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")
+pytestmark = [pytest.mark.events,
+              pytest.mark.skipif(PRESET != "dev", reason="its kernels need a device that compiles them")]
 
 OWN = "devices: [{{name: cpu0, cores: [0], memory: {}, in_place: false}}]\n"
 NO_BLANKS = OWN.format("64MiB") + "pool: 0\n"  # of which there are more or fewer by what was called for lately
@@ -34,14 +34,6 @@ def memory(server, key=None):
     answer = server.request("GET", "/v1/memory", key=key)
     assert answer.status == 200, answer.body
     return {place["name"]: place for place in answer.json["places"]}
-
-
-def wait_until(server, is_true, what):
-    """Asks again and again; every question goes through the server, so that this waits for it and not for a clock."""
-    for _ in range(20_000):
-        if is_true():
-            return
-    raise AssertionError(f"never {what}: {memory(server)}")
 
 
 def test_loads_are_single_flight(make_server):
@@ -141,7 +133,7 @@ def test_leaves_at_once_and_comes_back(make_server):
     assert deploy(server, "gone", 5).status == 201
     for _ in range(5):
         check(server, "gone", 5)
-        wait_until(server, lambda: memory(server)["cpu0"]["held_bytes"] == 0, "empty")
+        server.wait_until(lambda: memory(server)["cpu0"]["held_bytes"] == 0, "empty")
     told = counters(server)
     assert told["exits"] >= 5 and told["loads"] == 5
 
@@ -156,19 +148,19 @@ def test_keep_brings_it_before_the_first_call(make_server):
                    for item in memory(server)["cpu0"]["items"])
 
     assert server.request("POST", "/v1/functions/warm/keep?stage=hot&for=60s").status == 202
-    wait_until(server, is_hot, "hot")
+    server.wait_until(is_hot, "hot")
     check(server, "warm", 5)
     assert counters(server)["object_misses"] == 0
     assert_error(server.request("POST", "/v1/functions/warm/keep?stage=hut"), 400, "invalid", "did you mean")
     assert_error(server.request("POST", "/v1/functions/warm/keep?for=2h"), 400, "invalid", "at most 1h")
     assert_error(server.request("POST", "/v1/functions/wram/keep"), 404, "not_found", "did you mean")
     assert server.request("DELETE", "/v1/functions/warm/keep").status == 202
-    wait_until(server, lambda: not is_hot(), "let go")
+    server.wait_until(lambda: not is_hot(), "let go")
     answer = server.request("PATCH", "/v1/functions/warm", b'{"keep_warm": "hot"}')
     assert answer.status == 200, answer.body
     server.stop()
     server.start()
-    wait_until(server, is_hot, "hot after a restart")
+    server.wait_until(is_hot, "hot after a restart")
 
 
 def test_keep_warm_is_of_the_current_version_and_outlasts_leases(make_server):
@@ -180,7 +172,7 @@ def test_keep_warm_is_of_the_current_version_and_outlasts_leases(make_server):
                 if item["kind"] == "object" and item["state"] == "resident" and "kept" in item["why"]}
 
     def wait_kept(other_than, count=1):
-        wait_until(server, lambda: len(kept()) == count and not kept() & other_than, "kept")
+        server.wait_until(lambda: len(kept()) == count and not kept() & other_than, "kept")
         return kept()
 
     assert deploy(server, "warm", 5).status == 201
@@ -203,14 +195,19 @@ def test_keep_warm_is_of_the_current_version_and_outlasts_leases(make_server):
 def test_the_pool_follows_demand(make_server):
     """Of blank executors there is one more than were needed lately, and one that died is replaced."""
     server = make_server(config=OWN.format("64MiB") + "pool: 2")
-    wait_for(lambda: len(server.executors()) == 1, "one is ready")
     [first] = server.executors()
+    since = server.mark()
     os.kill(first, signal.SIGKILL)
-    wait_for(lambda: len(server.executors()) == 1 and first not in server.executors(), "another is")
+    server.wait_line(r"executor \d+ on cpu0: is gone", since=since)
+    server.wait_line(r"executor \d+ on cpu0: is ready", since=since)
+    assert len(server.executors()) == 1 and first not in server.executors(), "another is ready"
     assert deploy(server, "needs", 5).status == 201
+    since = server.mark()
     check(server, "needs", 5)
-    wait_for(lambda: len(server.executors()) == 3, "its own, and two that are ready")
-    wait_for(lambda: len(server.executors()) == 2, "one of them was not needed")
+    # Its own was ready before. Two more come, and ten seconds later one of them was not needed.
+    server.wait_lines(r"executor \d+ on cpu0: is ready", 2, since=since)
+    server.wait_line(r"executor \d+ on cpu0: is gone", since=since)
+    assert len(server.executors()) == 2
     check(server, "needs", 5)
 
 
@@ -240,10 +237,10 @@ def test_an_executor_dies_while_it_loads(make_server):
     files = {"function.yaml": open_manifest("big", count), "pick.cl": PICK, "table.bin": big.tobytes()}
     assert server.deploy("big", files).status == 201
     for _ in range(3):
+        since = server.mark()
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             calls = [pool.submit(server.infer, "big", {"at": AT}) for _ in range(4)]
-            wait_until(server, lambda: any(item["kind"] == "object" and item["state"] == "loading"
-                                           for item in memory(server)["cpu0"]["items"]), "loading")
+            server.wait_line(r"object \d+ on cpu0: is being loaded", since=since, watched=calls)
             for executor in server.executors():
                 os.kill(executor, signal.SIGKILL)
             for call in calls:
@@ -252,7 +249,7 @@ def test_an_executor_dies_while_it_loads(make_server):
                 np.testing.assert_array_equal(answer.outputs["z"], big[AT])
         for executor in server.executors():
             os.kill(executor, signal.SIGKILL)
-        wait_until(server, lambda: memory(server)["cpu0"]["held_bytes"] == 0, "empty")
+        server.wait_until(lambda: memory(server)["cpu0"]["held_bytes"] == 0, "empty")
 
 
 def test_executors_die_while_things_come_and_go(make_server):
@@ -335,8 +332,8 @@ def test_the_device_has_less_than_it_says(make_server):
     before = resource.prlimit(executor, resource.RLIMIT_AS, (used + 160 * MIB, resource.RLIM_INFINITY))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         call = pool.submit(server.infer, "big", {"at": AT}, {"timeout": 50_000_000})
-        wait_until(server, lambda: all(item["function"] != "small" for item in memory(server)["cpu0"]["items"]
-                                       if item["kind"] == "object"), "learnt")
+        server.wait_until(lambda: all(item["function"] != "small" for item in memory(server)["cpu0"]["items"]
+                                      if item["kind"] == "object"), "what is kept there has left", watched=[call])
         assert memory(server)["cpu0"]["memory_bytes"] == 1024 * MIB
         check(server, "small", 1)
         resource.prlimit(executor, resource.RLIMIT_AS, before)
@@ -417,12 +414,11 @@ def cycles(server, count):
 
     for i in range(30):
         once(i)
-    wait_until(server, is_settled, "empty")
+    server.wait_until(is_settled, "empty")
     before = sizes()
     for i in range(count):
         once(i)
-    wait_until(server, lambda: is_settled() and sizes()[1] <= before[1],
-               f"as few descriptors as before ({before[1]})")
+    server.wait_until(lambda: is_settled() and sizes()[1] <= before[1], f"as few descriptors as before ({before[1]})")
     after = sizes()
     assert after[0] <= before[0] * 1.05, f"pages: {before[0]} -> {after[0]}"
 

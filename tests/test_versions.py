@@ -3,11 +3,13 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import signal
+import time
 
 import numpy as np
 import pytest
-from conftest import EXAMPLES, PRESET, assert_error, command_of, children_of, folder_files, tar_of
+from conftest import CALL_LIMIT, EXAMPLES, PRESET, assert_error, folder_files, tar_of
 
 pytestmark = pytest.mark.fake
 DATA = {"input": np.arange(100, dtype=np.uint8)}
@@ -131,6 +133,8 @@ def test_settings_that_make_no_sense_change_nothing(server):
                        (b'{"priority": 3, "limits.timeout": "x"}', "timeout"), (b'{"priority": [1]}', "neither"),
                        (b'{"limit.timeout": "1s"}', "did you mean 'limits.timeout'"), (b"[]", "no object"),
                        (b"{", "no JSON"), (b"{}", "nothing"),
+                       (b'{"priority": 1, "priority": 2}', "'priority' is given twice; give it once"),
+                       (b'{"priority": 1, "limits.timeout": "1s", "prior\\u0069ty": 1}', "'priority' is given twice"),
                        (b'{"priority": "5, limits: {timeout: 1s}"}', "write a number")):
         assert_error(server.request("PATCH", "/v1/functions/copy", body), 400, "invalid", text)
     assert server.request("PATCH", "/v1/functions/copy", b'{"a": "' + b"x" * 70_000 + b'"}').status == 413
@@ -184,6 +188,20 @@ def test_two_deploys_at_once(server):
     assert works(server) == current, "what was current last is what is stored as current"
 
 
+def stop_builder(server, since, deploy):
+    """Stops the builder of a deploy as soon as it has started, so that the build cannot end before the test goes on.
+    Returns the process id of the builder."""
+    line = server.wait_line(r"builder \d+: started", since=since, watched=[deploy])
+    builder = int(re.search(r"builder (\d+):", line)[1])
+    # From its own program on it ends with its server. /proc has no event that tells when that begins.
+    deadline = time.monotonic() + CALL_LIMIT
+    while b"builder" not in pathlib.Path(f"/proc/{builder}/cmdline").read_bytes().split(b"\0"):
+        assert time.monotonic() < deadline, "the builder does not begin"
+    os.kill(builder, signal.SIGSTOP)
+    return builder
+
+
+@pytest.mark.events
 @pytest.mark.skipif(PRESET != "dev", reason="a build must take some time")
 def test_a_deploy_that_is_interrupted_leaves_the_old_version(make_server):
     server = make_server(binary_cache=False)
@@ -191,16 +209,16 @@ def test_a_deploy_that_is_interrupted_leaves_the_old_version(make_server):
     files = copy_files(12000)
     files["copy.cl"] += b"\n__kernel void other(__global float* x) { x[0] = 1; }\n"
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        since = server.mark()
         deploy = pool.submit(server.deploy, "copy", files)
-        while not (builders := [pid for pid in children_of(server.process.pid) if "builder" in command_of(pid)]):
-            assert not deploy.done()
+        builder = stop_builder(server, since, deploy)
         assert works(server) == old, "it serves while the new one is built"
-        os.kill(builders[0], signal.SIGKILL)
+        os.kill(builder, signal.SIGKILL)
         assert_error(deploy.result(), 400, "invalid")
         assert works(server) == old
+        since = server.mark()
         deploy = pool.submit(server.deploy, "copy", files)
-        while not [pid for pid in children_of(server.process.pid) if "builder" in command_of(pid)]:
-            assert not deploy.done()
+        stop_builder(server, since, deploy)
         server.kill()
         assert deploy.exception() is not None
     server.start()

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <cstring>
 #include <limits>
+#include <utility>
+#include <variant>
 
 namespace quern {
 namespace {
@@ -91,6 +96,40 @@ double sticky(int64_t value) {
   return value < 0 ? -sticky(~static_cast<uint64_t>(value) + 1) : sticky(static_cast<uint64_t>(value));
 }
 
+using Exact = std::variant<int64_t, uint64_t, double>;
+
+Exact exact_of(Scalar scalar) {
+  if (is_float(scalar.dtype)) return number_of(scalar);
+  if (scalar.dtype == Dtype::kInt64) return static_cast<int64_t>(scalar.bits);
+  if (is_signed(scalar.dtype)) return static_cast<int64_t>(number_of(scalar));  // at most 32 bits: not rounded
+  return scalar.bits;
+}
+
+std::partial_ordering compare_exact(double a, double b) { return a <=> b; }
+
+template <class Whole>
+std::partial_ordering compare_exact(Whole a, double b) {
+  if (std::isnan(b)) return std::partial_ordering::unordered;
+  // Both limits are powers of two or 0, which a double holds exactly.
+  if (b < static_cast<double>(std::numeric_limits<Whole>::min())) return std::partial_ordering::greater;
+  if (b >= std::ldexp(1.0, std::numeric_limits<Whole>::digits)) return std::partial_ordering::less;
+  const double below = std::floor(b);
+  const auto whole = static_cast<Whole>(below);
+  if (a != whole) return a <=> whole;
+  return below < b ? std::partial_ordering::less : std::partial_ordering::equivalent;
+}
+
+template <class Whole>
+std::partial_ordering compare_exact(double a, Whole b) {
+  return 0 <=> compare_exact(b, a);
+}
+
+template <std::integral One, std::integral Other>
+std::partial_ordering compare_exact(One a, Other b) {
+  if (std::cmp_less(a, b)) return std::partial_ordering::less;
+  return std::cmp_greater(a, b) ? std::partial_ordering::greater : std::partial_ordering::equivalent;
+}
+
 }  // namespace
 
 uint32_t size_of(Dtype dtype) { return row(dtype).size; }
@@ -169,6 +208,14 @@ double number_of(Scalar scalar) {
     default:
       return static_cast<double>(scalar.bits);
   }
+}
+
+std::partial_ordering compare_scalars(Scalar a, Scalar b) {
+  return std::visit([](auto one, auto other) { return compare_exact(one, other); }, exact_of(a), exact_of(b));
+}
+
+std::string text_of(Scalar scalar) {
+  return std::visit([](auto number) { return fmt::format("{}", number); }, exact_of(scalar));
 }
 
 std::string range_of(Dtype dtype) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,11 @@ std::optional<Scalar> scalar_of(Dtype dtype, uint64_t value);
 std::optional<Scalar> scalar_of(Dtype dtype, double value);
 /// The number, for showing and comparing. Integers of 64 bits are rounded: use the bits where they must be exact.
 double number_of(Scalar scalar);
+/// Compares the numbers of two scalars, whose dtypes may differ. The result is exact: a double would round whole
+/// numbers beyond 2^53. NaN is unordered.
+std::partial_ordering compare_scalars(Scalar a, Scalar b);
+/// The number in decimal, for error texts. A whole number has all its digits.
+std::string text_of(Scalar scalar);
 /// The whole numbers that an integer dtype holds, as "-128 to 127". Bool and floats have none: "".
 std::string range_of(Dtype dtype);
 

@@ -78,6 +78,33 @@ TEST(Dtype, WholeNumbersBeyondInt64AreExact) {
   EXPECT_EQ(range_of(Dtype::kFp32), "");
 }
 
+TEST(Dtype, ScalarsAreComparedExactly) {
+  const uint64_t odd = (uint64_t{1} << 53) + 1;
+  const Scalar whole{Dtype::kInt64, odd}, same{Dtype::kUint64, odd}, next{Dtype::kUint64, odd + 1};
+  const Scalar real = *scalar_of(Dtype::kFp64, 0x1p53), minus{Dtype::kInt64, UINT64_MAX};
+  EXPECT_TRUE(compare_scalars(whole, same) == 0);
+  EXPECT_TRUE(compare_scalars(whole, next) < 0);
+  EXPECT_TRUE(compare_scalars(whole, real) > 0) << "a double would round 2^53 + 1 to 2^53";
+  EXPECT_TRUE(compare_scalars(real, whole) < 0);
+  EXPECT_TRUE(compare_scalars(minus, {Dtype::kUint64, UINT64_MAX}) < 0) << "-1 has the same bits";
+  EXPECT_TRUE(compare_scalars({Dtype::kUint64, UINT64_MAX}, *scalar_of(Dtype::kFp64, 0x1p64)) < 0);
+  EXPECT_TRUE(compare_scalars({Dtype::kUint64, 0}, *scalar_of(Dtype::kFp64, -0.5)) > 0);
+  EXPECT_TRUE(compare_scalars({Dtype::kInt64, uint64_t{1} << 63}, *scalar_of(Dtype::kFp64, -0x1p63)) == 0);
+  EXPECT_TRUE(compare_scalars({Dtype::kInt8, 2}, *scalar_of(Dtype::kFp64, 2.5)) < 0);
+  EXPECT_TRUE(compare_scalars({Dtype::kInt8, 0xfe}, *scalar_of(Dtype::kFp64, -2.5)) > 0);
+  EXPECT_TRUE(compare_scalars({Dtype::kBool, 1}, *scalar_of(Dtype::kFp64, 1.0)) == 0);
+  EXPECT_TRUE(compare_scalars(whole, *scalar_of(Dtype::kFp64, kInfinity)) < 0);
+  EXPECT_TRUE(compare_scalars(whole, *scalar_of(Dtype::kFp64, -kInfinity)) > 0);
+  EXPECT_TRUE(compare_scalars(whole, *scalar_of(Dtype::kFp64, std::nan(""))) == std::partial_ordering::unordered);
+  EXPECT_TRUE(compare_scalars(*scalar_of(Dtype::kFp32, std::nan("")), whole) == std::partial_ordering::unordered);
+  EXPECT_TRUE(compare_scalars(*scalar_of(Dtype::kFp32, 0.5), *scalar_of(Dtype::kFp64, 0.5)) == 0);
+  EXPECT_EQ(text_of(whole), "9007199254740993");
+  EXPECT_EQ(text_of(minus), "-1");
+  EXPECT_EQ(text_of({Dtype::kInt8, 0xfe}), "-2");
+  EXPECT_EQ(text_of({Dtype::kUint64, UINT64_MAX}), "18446744073709551615");
+  EXPECT_EQ(text_of(*scalar_of(Dtype::kFp64, 0.5)), "0.5");
+}
+
 // Every value of the two small floats, against an independent way to the same number: fp32 has bf16 as its upper half,
 // and fp16 is checked by its neighbours.
 TEST(Dtype, Bf16IsTheUpperHalfOfFp32) {

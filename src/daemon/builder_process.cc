@@ -85,6 +85,7 @@ Result<BuiltProgram> build_program(ipc::BuildFrame frame, const std::string& cac
   const Bytes bytes = ipc::encode(frame);
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-build", bytes));
   QUERN_TRY(os::Process process, os::Process::spawn(options));
+  os::log_debug("builder {}: started", process.pid());
   sockets.second.reset();
   ipc::Channel channel(std::move(sockets.first));
   const int fd = memory.get();

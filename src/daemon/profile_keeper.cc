@@ -79,11 +79,13 @@ ProfileRecords ProfileKeeper::ask() {
 bool ProfileKeeper::save(const ProfileRecords& records) {
   if (records.empty()) return true;
   const Status put = deployer_.save_profiles(records);
-  if (put.ok())
-    saved_.fetch_add(1, std::memory_order_relaxed);
-  else
+  if (!put.ok()) {
     os::log_warning("state: what was learned of kernels is not stored: {}", put.error().text);
-  return put.ok();
+    return false;
+  }
+  saved_.fetch_add(1, std::memory_order_relaxed);
+  os::log_debug("state: what was learned of kernels is stored");
+  return true;
 }
 
 }  // namespace quern::daemon

@@ -70,7 +70,8 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
                                .context_bytes = device->config.context_bytes,
                                .in_place = device->in_place(),
                                .units = {std::max(1U, device->caps.units), device->caps.partitions},
-                               .classes = device->caps.worker_classes});
+                               .classes = device->caps.worker_classes,
+                               .shares_time = device->caps.overlap == ipc::kOverlapAcrossProcesses});
   }
   return self;
 }
@@ -230,6 +231,7 @@ void Runner::handle(Message& message) {
     event.device_time = call.device_time;
     event.quota = call.quota;
     requests_.add(call);
+    os::log_debug("request {} of {}: queued", call.id, call.function->name);
     queue_up(call, call.times.taken);
     for (const CallTensor& input : call.inputs) call.account.bytes_in += input.bytes.size();
     calls_.emplace(call.request, std::move(submit->call));

@@ -196,7 +196,8 @@ class Runner {
     std::deque<uint64_t> pushed;  ///< of those, in the lanes, oldest first
     uint32_t trims = 0;           ///< lanes that were told to trim
     bool killed_by_us = false;
-    Time silent_since = {0};                 ///< it was asked then, and has not answered; 0: it answers
+    bool is_asked = false;                   ///< what is in flight, and has not answered
+    Time silent_since = {0};                 ///< it was asked then, and has not answered in time; 0: it answers
     std::optional<uint64_t> killed_because;  ///< the run whose kernel did not end
     os::WorkerClass worker_class = os::WorkerClass::kNormal;
     bool is_doomed = false;  ///< nothing is sent to it any more; the core hears of it when the process is gone

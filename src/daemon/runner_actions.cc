@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/hidden_paths.h"
 #include "daemon/runner.h"
 #include "os/clock.h"
 #include "os/log.h"
@@ -142,6 +143,8 @@ void Runner::carry_out(const sched::Load& action) {
   counters_.loaded_bytes += bytes->size_bytes;
   note_load(executors_.at(it->second), action.object.value, bytes->size_bytes);
   if (tracer_.is_on()) trace_load(action.executor.value, action.object.value);
+  os::log_debug("object {} on {}: is being loaded", action.object.value,
+                device(executors_.at(it->second).device).config.name);
   const Status sent = executors_.at(it->second).process->load_object(action.object.value, *std::move(bytes));
   if (sent.ok()) return;
   if (tracer_.is_on()) tracer_.load_ended(action.executor.value, action.object.value, true, os::now());
@@ -178,6 +181,8 @@ void Runner::tell_load_end(Executor& executor) {
   else
     load_errors_.erase(end->object);
   const sched::ExecutorId id = *executor.id;
+  os::log_debug("object {} on {}: {}", end->object, device(executor.device).config.name,
+                failed ? "could not be loaded" : "is loaded");
   if (tracer_.is_on()) tracer_.load_ended(id.value, end->object, failed, os::now());
   feed(sched::Loaded{id, {end->object}, failed, no_room});
   if (const auto key = executor_keys_.find(id.value); key != executor_keys_.end())
@@ -264,13 +269,17 @@ void Runner::try_push(uint64_t run_id) {
 // Lanes are independent: each can launch what it has as soon as all that this needs is there. Which of them is on the
 // device is asked when it matters (runner_flight.cc).
 void Runner::mark_started(Executor& executor) {
-  const std::deque<uint64_t> pushed = executor.pushed;
-  for (const uint64_t id : pushed) {
+  // By index: what the core does when it hears of one may change the list.
+  for (size_t i = 0; i < executor.pushed.size(); ++i) {
+    const uint64_t id = executor.pushed[i];
     const auto it = runs_.find(id);
     if (it == runs_.end() || it->second.is_started) continue;
     LiveRun& run = it->second;
     if (executor.process->is_loading(run.function->objects) || executor.process->is_loading(run.passing)) continue;
     run.is_started = true;
+    if (os::logs(os::Level::kDebug) && calls_.contains(run.request))
+      os::log_debug("request {} of {}: is on device {}", calls_.at(run.request)->id, run.function->name,
+                    device(executor.device).config.name);
     feed(sched::Started{{id}});
   }
 }
@@ -294,6 +303,8 @@ void Runner::forget_run(uint64_t run_id) {
   if (tracer_.is_on()) trace_run_end(run_id);
   leave_place(run_id, it->second);
   if (const auto on = executors_.find(it->second.executor); on != executors_.end()) {
+    os::log_debug("run {} of {}: has left device {}", run_id, it->second.function->name,
+                  device(on->second.device).config.name);
     if (it->second.pinned) on->second.process->unpin(it->second.plan->id);
     on->second.runs.erase(run_id);
     if (on->second.runs.empty() && on->second.trims == 0) active_.erase(on->first);
@@ -349,12 +360,18 @@ void Runner::carry_out(const sched::Answer& action) {
         report.load_error = failed->second;
   if (action.end == sched::End::kQuarantined)
     call->times.quarantine = {core_.kills_in_a_row({call->function->id}), os::now() + action.retry_after};
-  if (action.end != sched::End::kDone) call->error = answer_error(action.end, *call, report);
+  if (action.end != sched::End::kDone) {
+    Error error = answer_error(action.end, *call, report);
+    // Where the server keeps its files is for the log: an executor names them when its disk is full.
+    call->error = Error{error.code, without_paths(error.text, run_folder_)};
+    if (call->error->text != error.text) os::log_warning("request {}: {}", call->id, error.text);
+  }
   call->retry_after = action.retry_after;
   call->times.answered = os::now();
   call->times.waits = waits_of(*call, call->times.answered);
   count_answer(*call, action.end == sched::End::kDone, *where);
   requests_.end(*call, action.end, *where);
+  os::log_debug("request {} of {}: ended: {}", call->id, call->function->name, sched::name_of(action.end));
   give_back(std::move(call));
 }
 

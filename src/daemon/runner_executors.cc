@@ -123,9 +123,11 @@ void Runner::look_at(uint64_t which) {
         tell_load_end(it->second);
         if (!executors_.contains(key)) return;
         take_flight(key);
-        if (!executors_.contains(key)) return;
-        if (const auto dropped = it->second.process->take_drop_end(); dropped && it->second.id)
+        if (!executors_.contains(key) || it->second.is_doomed) return;
+        if (const auto dropped = it->second.process->take_drop_end(); dropped && it->second.id) {
+          os::log_debug("object {} on {}: has left", *dropped, device(it->second.device).config.name);
           feed(sched::Unloaded{*it->second.id, {*dropped}});
+        }
         if (!executors_.contains(key)) return;
         const std::set<uint64_t> runs = it->second.runs;
         for (uint64_t run : runs) try_push(run);
@@ -154,6 +156,8 @@ void Runner::greet(uint64_t key) {
   if (!executor.process->greeted() || executor.greeting_due == Time::never()) return;
   executor.greeting_due = Time::never();
   executor.start.to = os::now();
+  os::log_debug("executor {} on {}: is ready, process {}", key, device(executor.device).config.name,
+                executor.process->pid());
   note_start(executor);
   set_spin(executor.device);
   if (executor.id && tracer_.is_on())
@@ -195,6 +199,8 @@ void Runner::take(uint64_t key, uint32_t lane, const ipc::LaneEvent& event) {
     if (executor.id) heard(sched::lane_of(*executor.id, lane), event);
     return;
   }
+  os::log_debug("lane {} of executor {} on {}: has given its memory back", lane, key,
+                device(executor.device).config.name);
   --executor.trims;
   if (executor.runs.empty() && executor.trims == 0) active_.erase(key);
   if (executor.id) feed(sched::Trimmed{*executor.id, lane});
@@ -287,10 +293,12 @@ void Runner::lose(uint64_t key) {
 void Runner::erase_executor(uint64_t key) {
   const auto it = executors_.find(key);
   if (it == executors_.end()) return;
-  --device(it->second.device).executors;
+  DeviceRecord& on = device(it->second.device);
+  --on.executors;
   if (it->second.id) executor_keys_.erase(it->second.id->value);
   active_.erase(key);
   executors_.erase(it);  // its descriptors close, and so leave the poller
+  os::log_debug("executor {} on {}: is gone", key, on.config.name);
 }
 
 std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const ExecutorEnd& end) {

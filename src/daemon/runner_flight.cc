@@ -29,8 +29,13 @@ void Runner::carry_out(const sched::AskFlight& action) {
   pending.due = pending.asked_at + kSilentLimit;
   for (auto& [key, executor] : executors_) {
     if (executor.device != device_id || !executor.id || executor.pushed.empty() || executor.is_doomed) continue;
-    if (const Status asked = executor.process->ask_flight(); !asked.ok() && asked.error().code != ErrorCode::kExhausted)
-      continue;  // it is gone, and the core is about to hear of it
+    // One question at a time: questions that nobody reads would fill the socket.
+    if (!executor.is_asked) {
+      const Status asked = executor.process->ask_flight();
+      if (!asked.ok() && asked.error().code != ErrorCode::kExhausted)
+        continue;  // it is gone, and the core is about to hear of it
+      executor.is_asked = asked.ok();
+    }
     pending.asked.insert(key);
     if (executor.silent_since.ns == 0) pending.due = pending.asked_at + kAnswerLimit;
   }
@@ -41,6 +46,8 @@ void Runner::take_flight(uint64_t key) {
   Executor& executor = executors_.at(key);
   const auto told = executor.process->take_flight();
   if (!told) return;
+  if (!std::exchange(executor.is_asked, false))
+    return doom(key, invalid("executor: tells what is in flight without being asked"));
   executor.silent_since = {0};
   const auto it = flights_.find(executor.device);
   if (it == flights_.end() || it->second.asked.erase(key) == 0) return;
@@ -54,8 +61,7 @@ void Runner::take_flight(uint64_t key) {
       continue;
     const Time since = std::clamp(Time{launch.since_ns}, run->second.pushed_at, now);
     const auto used_ns = std::clamp<int64_t>(launch.used_ns, 0, (now - run->second.pushed_at).ns);
-    launches.push_back(
-        {{launch.run}, std::clamp<uint64_t>(launch.number, 1, kSilentLaunch - 1), since, Duration{used_ns}});
+    launches.push_back({{launch.run}, std::min(launch.number, kSilentLaunch - 1), since, Duration{used_ns}});
   }
   if (it->second.asked.empty()) finish_flight(executor.device);
 }
@@ -76,13 +82,18 @@ void Runner::finish_flight(uint64_t device_id) {
 
 Time Runner::check_flights(Time now) {
   Time next = Time::never();
-  for (auto it = flights_.begin(); it != flights_.end();) {
-    auto& [device_id, pending] = *it++;
-    if (now < pending.due) {
+  std::vector<uint64_t> due;
+  for (const auto& [device_id, pending] : flights_) {
+    if (now < pending.due)
       next = std::min(next, pending.due);
-      continue;
-    }
-    add_silent(pending);
+    else
+      due.push_back(device_id);
+  }
+  // To finish one may end executors of other devices, and with them what is awaited there.
+  for (const uint64_t device_id : due) {
+    const auto it = flights_.find(device_id);
+    if (it == flights_.end()) continue;
+    add_silent(it->second);
     finish_flight(device_id);
   }
   return next;

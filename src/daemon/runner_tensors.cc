@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "daemon/runner.h"
+#include "os/log.h"
 
 namespace quern::daemon {
 
@@ -15,6 +16,7 @@ PassingRef Runner::new_passing() const {
   return PassingRef(new uint64_t(new_object_number()), [gone = passing_gone_](const uint64_t* number) {
     gone->numbers.with([&](auto& numbers) { numbers.push_back(*number); });
     gone->any.store(true, std::memory_order_release);
+    os::log_debug("tensor {}: nobody names it any more", *number);
     delete number;
   });
 }

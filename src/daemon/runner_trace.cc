@@ -8,6 +8,7 @@
 
 #include "daemon/runner.h"
 #include "os/clock.h"
+#include "os/log.h"
 
 namespace quern::daemon {
 namespace {
@@ -25,6 +26,7 @@ void Runner::begin_trace(TraceMessage& message) {
   const Time now = os::now();
   std::vector<Trace::Device> devices;
   for (const auto& device : devices_) devices.push_back({device->id, device->config.name});
+  os::log_debug("trace {}: begins", message.id);
   tracer_.begin(message.tenant->name, std::move(devices), now);
   tracing_ = Tracing{message.tenant, std::move(message.id), now + message.length, false, std::move(message.done)};
   // Of all lanes: one that has its run later may have got its grant before.
@@ -63,6 +65,7 @@ void Runner::look_at_trace(Time now) {
 void Runner::finish_trace(Time now) {
   const auto done = std::move(tracing_->done);
   const bool is_marked = !tracing_->is_ending;
+  os::log_debug("trace {}: is over", tracing_->id);
   tracing_.reset();
   Trace trace = tracer_.end(now);
   if (is_marked) grant_again();

@@ -62,6 +62,7 @@ void StandingsKeeper::save(const Standings& standings) {
     return os::log_warning("state: the tenants' virtual times are not stored: {}", put.error().text);
   stored_ = std::move(vtimes);
   saved_.fetch_add(1, std::memory_order_relaxed);
+  os::log_debug("state: the tenants' virtual times are stored");
 }
 
 }  // namespace quern::daemon

@@ -19,9 +19,13 @@
 #include "os/log.h"
 #include "os/signals.h"
 #include "os/thread.h"
+#include "os/work_queue.h"
 
 namespace quern::executor {
 namespace {
+
+// Frames that wait to be set up: more than the objects, programs and plans that a daemon ever asks for at once.
+constexpr size_t kMostOrders = 1 << 17;
 
 ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
   ipc::DeviceCaps frame;
@@ -40,6 +44,7 @@ ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
   frame.launch_offset = caps.launch_offset;
   frame.partitions = caps.partitions;
   frame.worker_classes = caps.worker_classes;
+  static_assert(static_cast<uint8_t>(hal::Overlap::kAcrossProcesses) == ipc::kOverlapAcrossProcesses);
   frame.overlap = static_cast<uint8_t>(caps.overlap);
   frame.fault_scope = static_cast<uint8_t>(caps.fault_scope);
   frame.timestamps = static_cast<uint8_t>(caps.timestamps);
@@ -58,6 +63,7 @@ struct Process {
   std::vector<os::Event> wakes;
   std::atomic<uint32_t> busy_lanes{0};
   std::vector<std::unique_ptr<Lane>> lanes;
+  os::WorkQueue<ipc::Received> orders{kMostOrders};
   std::vector<os::Thread> threads;
 };
 
@@ -139,35 +145,50 @@ ipc::Flight flight_of(const std::vector<std::unique_ptr<Lane>>& lanes) {
   return flight;
 }
 
-Status serve(Process& process) {
+// What takes time: the vendor reads a program, a plan gets its kernels. In the order in which it came, on a thread of
+// its own, so that the control thread always answers what is in flight.
+Status set_up(Process& process, ipc::Received& received) {
   Holdings& holdings = *process.holdings;
   ipc::Channel& channel = process.channel;
   using LoadedKind = ipc::Loaded::Kind;
+  os::Fd fd = received.fds.empty() ? os::Fd() : std::move(received.fds[0]);
+  if (auto* frame = std::get_if<ipc::MapSegment>(&received.frame)) {
+    QUERN_TRY(channel.send(loaded(LoadedKind::kSegment, frame->segment, holdings.map_segment(*frame, std::move(fd)))));
+  } else if (auto* frame = std::get_if<ipc::LoadObject>(&received.frame)) {
+    holdings.load_object(*frame, std::move(fd));
+  } else if (auto* frame = std::get_if<ipc::LoadProgram>(&received.frame)) {
+    QUERN_TRY(channel.send(loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
+  } else if (auto* frame = std::get_if<ipc::PreparePlan>(&received.frame)) {
+    QUERN_TRY(channel.send(loaded(LoadedKind::kPlan, frame->plan, holdings.prepare_plan(*frame, std::move(fd)))));
+  } else if (auto* frame = std::get_if<ipc::UnmapSegment>(&received.frame)) {
+    holdings.drop_segment(frame->segment);
+  } else if (auto* frame = std::get_if<ipc::DropObject>(&received.frame)) {
+    holdings.drop_object(frame->object);
+  } else if (auto* frame = std::get_if<ipc::DropProgram>(&received.frame)) {
+    holdings.drop_program(frame->program);
+  } else if (auto* frame = std::get_if<ipc::DropPlan>(&received.frame)) {
+    holdings.drop_plan(frame->plan);
+  } else {
+    return invalid("a frame that executors do not take");
+  }
+  return {};
+}
+
+Status serve(Process& process) {
+  process.threads.emplace_back("setup", [&process] {
+    os::use_alternate_stack();
+    while (auto received = process.orders.pop()) {
+      const Status done = set_up(process, *received);
+      // A daemon that is gone is the control thread's business.
+      QUERN_CHECK(done.ok() || done.error().code == ErrorCode::kUnavailable, done.error().text);
+    }
+  });
   for (;;) {
-    QUERN_TRY(ipc::Received received, wait_for_frame(channel));
-    os::Fd fd = received.fds.empty() ? os::Fd() : std::move(received.fds[0]);
-    if (auto* frame = std::get_if<ipc::MapSegment>(&received.frame)) {
-      QUERN_TRY(
-          channel.send(loaded(LoadedKind::kSegment, frame->segment, holdings.map_segment(*frame, std::move(fd)))));
-    } else if (auto* frame = std::get_if<ipc::LoadObject>(&received.frame)) {
-      holdings.load_object(*frame, std::move(fd));
-    } else if (auto* frame = std::get_if<ipc::LoadProgram>(&received.frame)) {
-      QUERN_TRY(
-          channel.send(loaded(LoadedKind::kProgram, frame->program, holdings.load_program(*frame, std::move(fd)))));
-    } else if (auto* frame = std::get_if<ipc::PreparePlan>(&received.frame)) {
-      QUERN_TRY(channel.send(loaded(LoadedKind::kPlan, frame->plan, holdings.prepare_plan(*frame, std::move(fd)))));
-    } else if (std::holds_alternative<ipc::AskFlight>(received.frame)) {
-      QUERN_TRY(channel.send(flight_of(process.lanes)));
-    } else if (auto* frame = std::get_if<ipc::UnmapSegment>(&received.frame)) {
-      holdings.drop_segment(frame->segment);
-    } else if (auto* frame = std::get_if<ipc::DropObject>(&received.frame)) {
-      holdings.drop_object(frame->object);
-    } else if (auto* frame = std::get_if<ipc::DropProgram>(&received.frame)) {
-      holdings.drop_program(frame->program);
-    } else if (auto* frame = std::get_if<ipc::DropPlan>(&received.frame)) {
-      holdings.drop_plan(frame->plan);
-    } else {
-      return invalid("a frame that executors do not take");
+    QUERN_TRY(ipc::Received received, wait_for_frame(process.channel));
+    if (std::holds_alternative<ipc::AskFlight>(received.frame)) {
+      QUERN_TRY(process.channel.send(flight_of(process.lanes)));
+    } else if (!process.orders.push(std::move(received))) {
+      return exhausted("too many frames wait to be set up");
     }
   }
 }

@@ -157,8 +157,9 @@ class Lane {
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
   void forget_segment(uint32_t segment);
-  /// Something was submitted, and is in flight from now on.
-  void submitted(const InFlight& what);
+  /// Something was submitted, and is in flight from now on. `made`: a moment before the vendor got it. A vendor may
+  /// begin a launch before its call returns, and then another lane may come first to a clock that is read afterwards.
+  void submitted(const InFlight& what, Time made);
 
   // lane_ahead.cc: what comes next, for who chooses among those that wait.
   static Level round_of(const ipc::PlanFrame& plan, const ipc::PlanFrame::Step& repeat, uint64_t round, bool is_check);

@@ -193,10 +193,10 @@ Status Lane::retire(Ready& ready, size_t keep) {
   return {};
 }
 
-void Lane::submitted(const InFlight& what) {
+void Lane::submitted(const InFlight& what, Time made) {
   in_flight_.push_back(what);
   in_flight_ns_ += what.expected_ns;
-  shown_.made_ns[what.point % kMostTimes].store(os::now().ns, std::memory_order_relaxed);
+  shown_.made_ns[what.point % kMostTimes].store(made.ns, std::memory_order_relaxed);
   if (shown_.first.load(std::memory_order_relaxed) == 0) {
     shown_.queue.store(queue_, std::memory_order_relaxed);
     shown_.first.store(what.point, std::memory_order_relaxed);
@@ -210,14 +210,16 @@ std::optional<ipc::Flight::Launch> Lane::flight() const {
   hal::Queue* queue = shown_.queue.load(std::memory_order_relaxed);
   if (run == 0 || last == 0 || !queue) return std::nullopt;
   const auto reached = queue->timeline().reached();
-  if (!reached.ok() || *reached >= last) return std::nullopt;
+  if (!reached.ok()) return std::nullopt;
   ipc::Flight::Launch launch;
   launch.run = run;
-  launch.number = std::max(*reached + 1, shown_.first.load(std::memory_order_relaxed));
-  launch.since_ns = shown_.made_ns[launch.number % kMostTimes].load(std::memory_order_relaxed);
-  if (launch.number > shown_.first.load(std::memory_order_relaxed))
-    if (const auto before = queue->timing(launch.number - 1))
-      launch.since_ns = std::max(launch.since_ns, before->end_ns);
+  if (*reached < last) {
+    launch.number = std::max(*reached + 1, shown_.first.load(std::memory_order_relaxed));
+    launch.since_ns = shown_.made_ns[launch.number % kMostTimes].load(std::memory_order_relaxed);
+    if (launch.number > shown_.first.load(std::memory_order_relaxed))
+      if (const auto before = queue->timing(launch.number - 1))
+        launch.since_ns = std::max(launch.since_ns, before->end_ns);
+  }
   launch.used_ns = shown_.used_ns.load(std::memory_order_relaxed);
   // Another run may have come to the lane meanwhile: then these numbers are of both.
   if (links_.own.running_run.load(std::memory_order_acquire) != run) return std::nullopt;

@@ -4,10 +4,11 @@
 // nest at most some levels deep.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <compare>
 #include <cstring>
 
 #include "executor/lane.h"
+#include "os/clock.h"
 
 namespace quern::executor {
 namespace {
@@ -124,11 +125,12 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
       what.global[cut.axis] = parts * cut.step;
     }
     if (!std::exchange(may_launch_, false)) ++used_.past_gate;
+    const Time made = os::now();
     Result<uint64_t> point = queue_->launch(what);
     if (!point.ok()) return {Error{point.error().code, fmt::format("kernel {}: {}", launch.entry, point.error().text)}};
     if (kernels_in_flight_ == 0) links_.own.running_launch.store(index, std::memory_order_relaxed);
     const uint64_t expected = expected_ns(cut, parts);
-    submitted({*point, expected, index, done, parts, links_.daemon.gate.word.load(std::memory_order_relaxed)});
+    submitted({*point, expected, index, done, parts, links_.daemon.gate.word.load(std::memory_order_relaxed)}, made);
     ++kernels_in_flight_;
     done += parts;
   }
@@ -147,10 +149,11 @@ Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc:
   QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, ipc::kNoLaunch, cut, 1));
   if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
+  const Time made = os::now();
   QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
                                                std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
   const auto expected = static_cast<uint64_t>(cut.part_ns);
-  submitted({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch});
+  submitted({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch}, made);
   return true;
 }
 
@@ -179,7 +182,7 @@ Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ip
   if (!met && repeat.limit_is_error)
     return Error{ErrorCode::kFaulted,
                  fmt::format("'{}' was not {} {} after {} rounds; allow more rounds, or ask for less", until.name,
-                             word_of(until.compare), number_of(value_of(until.value, command)), round)};
+                             word_of(until.compare), text_of(value_of(until.value, command)), round)};
   return true;
 }
 
@@ -187,26 +190,27 @@ Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ip
 Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Until& until,
                           uint64_t round) {
   element_ = {};
+  const Time made = os::now();
   QUERN_TRY(const uint64_t point,
             queue_->read(*bound_[names_[until.buffer]], until.offset, std::span(element_).first(size_of(until.dtype))));
-  submitted({.point = point, .launch = ipc::kNoLaunch});
+  submitted({.point = point, .launch = ipc::kNoLaunch}, made);
   QUERN_TRY(queue_->flush());
   QUERN_TRY(retire(ready, 0));
   begin_pause();
   Scalar seen{until.dtype, 0};
   std::memcpy(&seen.bits, element_.data(), element_.size());
-  const double value = number_of(seen), bound = number_of(value_of(until.value, command));
-  if (std::isnan(value) || std::isnan(bound))
+  const std::partial_ordering order = compare_scalars(seen, value_of(until.value, command));
+  if (order == std::partial_ordering::unordered)
     return Error{ErrorCode::kFaulted, fmt::format("'{}' is NaN after round {}; check the input", until.name, round)};
   switch (until.compare) {
     case ipc::PlanFrame::Until::Compare::kBelow:
-      return value < bound;
+      return order < 0;
     case ipc::PlanFrame::Until::Compare::kAbove:
-      return value > bound;
+      return order > 0;
     case ipc::PlanFrame::Until::Compare::kEquals:
       break;
   }
-  return value == bound;
+  return order == 0;
 }
 
 }  // namespace quern::executor

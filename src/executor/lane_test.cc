@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/lane_test.h"
 
+#include <gmock/gmock.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <fstream>
 
@@ -237,6 +239,39 @@ TEST_F(LaneRuns, TellsWhatComesNextUpToWhatIsNotDecided) {
   set_gate(true);
   wake_.signal();
   EXPECT_TRUE(wait_ended().ok);
+}
+
+// A double holds neither 2^53 + 1 nor 2^64 - 1.
+TEST_F(LaneRuns, UntilComparesWholeNumbersOf64BitsExactly) {
+  using Until = ipc::PlanFrame::Until;
+  constexpr uint64_t kOdd = (uint64_t{1} << 53) + 1;
+  start();
+  uint64_t id = kPlan;
+  const auto run_until = [&](Dtype dtype, uint64_t seen, Until::Compare compare, ipc::PlanFrame::Value bound) {
+    auto plan = this->plan();
+    plan.fills.push_back({.buffer = 1, .offset = 0, .size_bytes = kBytes, .value = {.dtype = dtype, .bits = seen}});
+    plan.steps = {{ipc::PlanFrame::Step::Kind::kRepeat, 0, 2}, {ipc::PlanFrame::Step::Kind::kFill, 0, 2}};
+    ipc::PlanFrame::Repeat& repeat = plan.repeats.emplace_back();
+    repeat.rounds = 2;
+    repeat.bodies = {1};
+    repeat.checks = {2};
+    repeat.limit_is_error = true;
+    repeat.until = {.compare = compare, .buffer = 1, .dtype = dtype, .every = 1, .value = bound, .name = "out"};
+    prepare(++id, plan);
+    const auto ended = run(run_command(id));
+    return ended.ok ? "met" : ended.text;
+  };
+  using enum Until::Compare;
+  EXPECT_EQ(run_until(Dtype::kInt64, kOdd, kEquals, {.dtype = Dtype::kInt64, .bits = kOdd}), "met");
+  EXPECT_THAT(run_until(Dtype::kInt64, kOdd, kEquals, {.dtype = Dtype::kInt64, .bits = kOdd - 1}),
+              testing::HasSubstr("'out' was not equal to 9007199254740992 after 2 rounds"));
+  EXPECT_THAT(run_until(Dtype::kInt64, kOdd, kAbove, {.dtype = Dtype::kInt64, .bits = kOdd}),
+              testing::HasSubstr("'out' was not above 9007199254740993 after 2 rounds"));
+  EXPECT_EQ(run_until(Dtype::kInt64, kOdd, kAbove, {.dtype = Dtype::kFp64, .bits = std::bit_cast<uint64_t>(0x1p53)}),
+            "met");
+  EXPECT_EQ(run_until(Dtype::kUint64, UINT64_MAX - 1, kBelow, {.dtype = Dtype::kUint64, .bits = UINT64_MAX}), "met");
+  EXPECT_THAT(run_until(Dtype::kUint64, UINT64_MAX, kBelow, {.dtype = Dtype::kUint64, .bits = UINT64_MAX}),
+              testing::HasSubstr("'out' was not below 18446744073709551615 after 2 rounds"));
 }
 
 TEST_F(LaneRuns, LingersWhenItsWindowIsOver) {

@@ -425,6 +425,13 @@ Result<double> Expression::real(const Names& names) const {
   return nodes_.empty() ? 0.0 : values[nodes_.size() - 1];
 }
 
+bool Expression::is_whole() const {
+  return std::none_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+    return node.kind == Node::Kind::kReal || (node.kind == Node::Kind::kBinary && node.op == '/') ||
+           (node.kind == Node::Kind::kCall && (node.op == kLog2 || node.op == kSqrt));
+  });
+}
+
 std::optional<int64_t> Expression::fixed() const {
   if (!names_.empty()) return std::nullopt;
   auto value = whole({});

@@ -44,6 +44,9 @@ class Expression {
   const std::string& text() const { return text_; }
   /// The value if it has no names.
   std::optional<int64_t> fixed() const;
+  /// True of an expression that whole() and real() evaluate to the same number when all its names are whole numbers: it
+  /// has no fraction, no division, no log2 and no sqrt.
+  bool is_whole() const;
   /// True of a name that stands alone, as in `shape: [n]`: what a request's shape can bind.
   bool is_name() const { return nodes_.size() == 1 && nodes_[0].kind == Node::Kind::kName; }
 

@@ -341,8 +341,22 @@ class StepPlanner {
       return problem(fmt::format("element {} of '{}' is looked at, which has {} elements", element,
                                  manifest_.buffers[decl.buffer].name, elements));
     until.offset_bytes = static_cast<uint64_t>(element) * size_of(buffer.dtype);
-    QUERN_TRY(until.value, plan_scalar(*decl.value, {Plan::Slot::Kind::kUntil, repeat, 0, Dtype::kFp64, {}}));
+    const Dtype bound = bound_dtype(buffer.dtype, *decl.value);
+    QUERN_TRY(until.value, plan_scalar(*decl.value, {Plan::Slot::Kind::kUntil, repeat, 0, bound, {}}));
     return until;
+  }
+
+  // The dtype of the number that an `until` compares an element with. A whole number that is compared with whole
+  // elements stays whole, because fp64 rounds from 2^53 on.
+  Dtype bound_dtype(Dtype element, const Expression& bound) const {
+    if (is_float(element) || !bound.is_whole()) return Dtype::kFp64;
+    for (const std::string& name : bound.names()) {
+      const ParamDecl* param = manifest_.param(name);
+      if (!param) continue;  // a dim or the index of a repeat
+      if (is_float(param->dtype)) return Dtype::kFp64;
+      if (param->dtype == Dtype::kUint64 && bound.is_name()) return Dtype::kUint64;
+    }
+    return Dtype::kInt64;
   }
 
   const Manifest& manifest_;

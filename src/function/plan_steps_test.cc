@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Repeats, fills and views: how they are planned, and which memory they get.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -131,6 +132,41 @@ kernels:
   EXPECT_EQ(repeat.checks[0] - repeat.bodies[0], 1u);
   EXPECT_EQ(plan->reported, (std::vector<uint32_t>{0}));
   EXPECT_EQ(plan->slots[0].dtype, Dtype::kFp64);
+}
+
+// The bound of an `until` that looks at whole numbers is a whole number where that gives the same number as fp64 does.
+TEST(PlanSteps, ABoundOfWholeElementsIsWhole) {
+  const auto bound = [](const std::string& element, const std::string& value) {
+    const std::string text = R"(
+dims: {n: {default: 65, min: 1, max: 1000}}
+params: {eps: {dtype: fp32, default: 0.5, min: 0.5, max: 0.5}, u: {dtype: uint64, default: 9223372036854775809}}
+buffers: {x: {role: output, dtype: )" +
+                             element +
+                             R"(, shape: [4], zero: true}, y: {role: output, dtype: fp32, shape: [n]}}
+kernels:
+  - repeat: {at_most: 9, until: {buffer: x, above: )" +
+                             value + R"(}}
+    kernels: [{entry: k, global: [1], args: [{inout: x}, {out: y}, {fp32: eps}, {uint64: u}]}]
+)";
+    const Manifest manifest = manifest_with(text);
+    const Binding binding = corner_of(manifest, Corner::kDefault);
+    const auto plan = make_plan(manifest, binding);
+    if (!plan.ok()) return plan.error().text;
+    const PlannedScalar& planned = plan->repeats[0].until->value;
+    if (planned.slot == PlannedScalar::kFixed)
+      return fmt::format("{} {}", name_of(planned.fixed.dtype), text_of(planned.fixed));
+    const auto scalars = scalars_of(manifest, *plan, binding);
+    if (!scalars.ok()) return scalars.error().text;
+    const Scalar scalar = (*scalars)[planned.slot];
+    return fmt::format("{} {}", name_of(scalar.dtype), text_of(scalar));
+  };
+  EXPECT_EQ(bound("int64", "9007199254740993"), "int64 9007199254740993");
+  EXPECT_EQ(bound("uint8", "n * 2"), "int64 130");
+  EXPECT_EQ(bound("uint64", "u"), "uint64 9223372036854775809");
+  EXPECT_EQ(bound("int64", "n / 2"), "fp64 32.5") << "a division was always a true one";
+  EXPECT_EQ(bound("int64", "2.5"), "fp64 2.5");
+  EXPECT_EQ(bound("int64", "eps"), "fp64 0.5");
+  EXPECT_EQ(bound("fp32", "n"), "fp64 65");
 }
 
 TEST(PlanSteps, ViewsMustFitAndBeApart) {

@@ -112,10 +112,12 @@ struct Dropped {
 
 /// Which launches of its lanes have not ended? Answered by Flight, also while lanes sit in the vendor's calls.
 struct AskFlight {};
+/// DeviceCaps::overlap of a device on which kernels of several processes run beside each other.
+constexpr uint8_t kOverlapAcrossProcesses = 2;
 struct Flight {
   struct Launch {
     uint64_t run = 0;
-    uint64_t number = 0;   ///< of the first launch of the run that has not ended; it grows
+    uint64_t number = 0;   ///< of the first launch of the run that has not ended; it grows. 0: all have ended
     int64_t since_ns = 0;  ///< when it was made and those before it had ended
     int64_t used_ns = 0;   ///< from START to END, all launches of the run that have ended
   };

@@ -79,6 +79,9 @@ class PlanCheck {
   bool value(const PlanFrame::Value& one) const {
     return static_cast<int>(one.dtype) < kDtypes && (one.slot == PlanFrame::kNone || one.slot < plan_.slots);
   }
+  static bool is_bound(Dtype dtype) {
+    return dtype == Dtype::kFp64 || dtype == Dtype::kInt64 || dtype == Dtype::kUint64;
+  }
   bool writable(uint32_t index) const {
     return index < plan_.buffers.size() && plan_.buffers[index].role >= PlanFrame::Role::kOutput;
   }
@@ -103,7 +106,7 @@ class PlanCheck {
     if (one.report != PlanFrame::kNone && one.report >= plan_.reports) return false;
     const PlanFrame::Until& until = one.until;
     return until.every == 0 ||
-           (value(until.value) && until.value.dtype == Dtype::kFp64 && static_cast<int>(until.dtype) < kDtypes &&
+           (value(until.value) && is_bound(until.value.dtype) && static_cast<int>(until.dtype) < kDtypes &&
             until.compare <= PlanFrame::Until::Compare::kEquals &&
             range(until.buffer, until.offset, size_of(until.dtype)));
   }

@@ -63,8 +63,8 @@ struct PlanFrame {
     uint32_t buffer = 0;
     Dtype dtype = Dtype::kFp32;
     uint64_t offset = 0, every = 0;  ///< every 0: there is no until
-    Value value;
-    std::string name;  ///< of the buffer, for messages
+    Value value;                     ///< fp64, int64 or uint64, whatever the element is
+    std::string name;                ///< of the buffer, for messages
   };
   struct Repeat {
     uint64_t rounds = 0;

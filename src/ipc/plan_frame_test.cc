@@ -76,6 +76,7 @@ TEST(PlanFrame, WhatPointsOutsideIsRefused) {
   EXPECT_TRUE(is_refused([](PlanFrame& p) { p.repeats[0].report = 1; }));
   EXPECT_TRUE(is_refused([](PlanFrame& p) { p.repeats[0].until.offset = 61; }));
   EXPECT_TRUE(is_refused([](PlanFrame& p) { p.repeats[0].until.value.dtype = Dtype::kFp32; }));
+  EXPECT_FALSE(is_refused([](PlanFrame& p) { p.repeats[0].until.value.dtype = Dtype::kUint64; }));
 }
 
 TEST(PlanFrame, StepsThatDoNotNestAreRefused) {

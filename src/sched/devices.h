@@ -59,12 +59,13 @@ struct Device {
   Time believed_at = Time::never();  ///< when it is believed again
   std::map<DomainId, Claim> claims;
   Time doubt_ends = Time::never();  ///< when the first of these is over
-  bool up = false, in_place = false;
+  bool up = false, in_place = false, shares_time = false;
   Units units;
   Ledger ledger;
   Time last_loaded;  ///< a load ended
   /// A run that left it: when it was sent and when it left, and the units it had.
   struct End {
+    ExecutorId executor;
     Time sent, left;
     uint32_t units = 0, first_unit = 0;  ///< 0 units: all
   };

@@ -9,6 +9,7 @@ void Scheduler::Impl::on(const DeviceUp& event) {
   if (device && device->up) return;
   if (device) tenants_.remove_size(device->usable_bytes());
   devices_.up(event.device, event.memory_bytes, round_up(event.context_bytes), event.in_place, event.units);
+  devices_.find(event.device)->shares_time = event.shares_time;
   tenants_.add_size(devices_.find(event.device)->usable_bytes());
   dispatch_.device_up(event.device, devices_.find(event.device)->units, event.classes);
   bring_unplaced();

@@ -2,7 +2,8 @@
 //
 // How long a run was on the device, and whose launch does not end.
 //
-// A device executes launches in the order in which they were made, and tells nobody which of them it is at. But lanes
+// A device executes launches in the order in which they were made, and tells nobody which of them it is at. (A device
+// that divides its time among executors, DeviceUp::shares_time, does so for each executor by itself.) But lanes
 // know which launch of theirs has not ended (Flight), and so the oldest of those, among runs that share units, is the
 // one that the device is at: the run is "in front". The time of a run on the device is the time of its launches that
 // ended, and the time since its launch came to the front. Whether its gate is open does not matter: what was launched
@@ -24,6 +25,8 @@ namespace {
 constexpr Duration kAskAgain = Duration::seconds(1);
 // A run that was not launched yet is not asked for more often, however short its limit.
 constexpr Duration kLeastWait = Duration::micros(100);
+// Nor is a run that is not in front: between its launches, or behind another's launch, its time stands still.
+constexpr Duration kLeastBehind = Duration::millis(1);
 
 template <class One, class Other>
 bool shares_units(const One& one, const Other& other) {
@@ -39,13 +42,15 @@ Time Scheduler::Impl::deadline_of(const RunRecord& run) {
 }
 
 bool Scheduler::Impl::is_beside(const RunRecord& one, const RunRecord& other) const {
-  return one.id != other.id && one.sent && other.sent && one.device == other.device && shares_units(one, other);
+  return one.id != other.id && one.sent && other.sent && one.device == other.device && shares_units(one, other) &&
+         (one.executor == other.executor || !devices_.find(one.device)->shares_time || QUERN_MUTANT(79));
 }
 
 // What was learned too late is made up for: limit and grace together are a promise to the others.
 Duration Scheduler::Impl::grace_of(const RunRecord& run) const {
-  const bool is_late = run.is_sampled && run.stop == RunRecord::Stop::kLimit;
-  return config_.stop_grace - (is_late ? std::min(config_.flight_sample, config_.stop_grace) : Duration{0});
+  if (run.stop != RunRecord::Stop::kLimit) return config_.stop_grace;
+  const Duration late = run.is_sampled ? config_.flight_sample : std::min(run.late, config_.flight_sample);
+  return config_.stop_grace - std::min(late, config_.stop_grace);
 }
 
 void Scheduler::Impl::ask_flight(DeviceId device) {
@@ -64,8 +69,10 @@ void Scheduler::Impl::look(RunRecord& run) {
   }
   if (devices_.find(run.executor)->state == Executor::State::kEnding) {
     // What became of it is known when the executor is gone; its caller waits no longer.
-    timers_.arm(run.id, run.timer, Time::never());
-    if (Request* request = find_request(run.request); request && now_ >= request->submit.deadline) {
+    Request* request = find_request(run.request);
+    const bool is_late = request && now_ >= request->submit.deadline;
+    timers_.arm(run.id, run.timer, request && !is_late ? request->submit.deadline : Time::never());
+    if (is_late) {
       answer(*request, run.launched ? End::kDeadlineRunning : End::kDeadlineQueued);
       run.stop = RunRecord::Stop::kGivenUp;
     }
@@ -81,16 +88,16 @@ void Scheduler::Impl::watch(RunRecord& run) {
   if (run.device_time != Duration::forever()) {
     // The earliest time at which it can have had all that it may have.
     const Time since = run.front != 0 ? run.front_since : run.known_at;
-    const Duration least = run.launched ? Duration{1} : kLeastWait;
-    const Time limit = std::max(since + (run.device_time - run.used), now_ + least);
+    const Duration least = run.front != 0 ? Duration{1} : run.launched ? kLeastBehind : kLeastWait;
+    const Time limit = std::max(since + (run.device_time - run.used), run.known_at + least);
     const Device& device = *devices_.find(run.device);
     bool is_alone = true;
     for (const ExecutorId id : device.serving_executors())
       for (const auto& [other_id, other] : devices_.find(id)->runs) is_alone &= !is_beside(run, *other);
-    const Time sample = std::max(run.known_at + config_.flight_sample, now_ + least);
+    const Time sample = run.known_at + std::max(config_.flight_sample, least);
     if (limit < deadline) next = is_alone || QUERN_MUTANT(77) ? limit : std::min(limit, sample);
   }
-  if (next <= now_) next = now_ + kLeastWait;  // it is being asked for
+  if (next <= now_) next = now_ + (run.front != 0 ? Duration{1} : kLeastWait);  // it is being asked for
   timers_.arm(run.id, run.timer, next);
 }
 
@@ -122,16 +129,18 @@ void Scheduler::Impl::on(const Flight& event) {
 
 void Scheduler::Impl::note_front(RunRecord& run, const Flight& event, const Flight::Launch* launch) {
   run.known_at = now_;
-  run.in_flight = launch != nullptr;
-  if (!launch) {
+  run.in_flight = launch && launch->number != 0;
+  if (launch) {
+    run.launched = true;
+    run.used = launch->used;
+  }
+  if (!run.in_flight) {
     run.front = 0;
     return;
   }
-  run.launched = true;
-  run.used = launch->used;
   for (const Flight::Launch* before = event.launches.data(); before != launch; ++before) {
     const RunRecord* other = find_run(before->run);
-    if (!other || !is_beside(run, *other)) continue;
+    if (before->number == 0 || !other || !is_beside(run, *other) || QUERN_MUTANT(80)) continue;
     run.front = 0;
     return;
   }
@@ -148,6 +157,7 @@ void Scheduler::Impl::note_front(RunRecord& run, const Flight& event, const Flig
   for (const Device::End& end : device.ends) {
     // The end of a run is heard of a moment after it.
     if (end.sent > launch->since || end.left <= run.front_since || !shares_units(run, end)) continue;
+    if (device.shares_time && end.executor != run.executor) continue;
     run.front_since = end.left;
     run.is_sampled = true;
   }
@@ -162,6 +172,7 @@ void Scheduler::Impl::judge(RunRecord& run) {
   if (!is_late && (used < run.device_time || !run.launched)) return watch(run);
   if (run.launched) {
     if (is_late) run.is_sampled = false;  // its grace counts from its deadline, whenever it came to the front
+    run.late = is_late ? Duration{0} : used - run.device_time;
     return stop(run, RunRecord::Stop::kLimit);
   }
   answer(requests_.at(run.request), End::kDeadlineQueued);
@@ -186,12 +197,13 @@ void Scheduler::Impl::judge_stopped(RunRecord& run) {
   if (now_ < due) return timers_.arm(run.id, run.timer, due);
   timers_.arm(run.id, run.timer, Time::never());
   if (QUERN_MUTANT(23)) return;
-  RunId culprit = run.id;
+  std::optional<RunId> culprit = run.id;
   if (QUERN_MUTANT(76)) culprit = devices_.find(run.executor)->runs.begin()->first;
   if (!run.in_flight) {
     // No kernel of it is on the device: its executor is stuck elsewhere, and nobody is to blame.
     if (Request* request = find_request(run.request)) answer(*request, End::kDeadlineRunning);
     run.stop = RunRecord::Stop::kGivenUp;
+    culprit.reset();
   }
   kill(*devices_.find(run.executor), culprit);
 }

@@ -63,6 +63,7 @@ struct RunRecord {
   Time sent_at = {0};
   uint32_t units = 0, first_unit = 0;  ///< of its device that it launches on; 0: all
   bool started = false;                ///< it can put launches on the device
+  Duration late = {0};                 ///< past its limit when it was told to stop
   Time known_at = {0};  ///< when it was last known how much device time it had: it was sent, or Flight told
   // As the last Flight told.
   bool launched = false;    ///< it had a launch in flight

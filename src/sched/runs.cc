@@ -98,7 +98,7 @@ void Scheduler::Impl::erase(RunRecord& run, std::optional<int64_t> used_ns) {
   const FunctionId function = run.function;
   Device& device = *devices_.find(run.device);
   if (run.sent) {
-    device.ends.push_back({run.sent_at, now_, run.units, run.first_unit});
+    device.ends.push_back({run.executor, run.sent_at, now_, run.units, run.first_unit});
     if (device.ends.size() > Device::kMostEnds) {
       device.forgotten_end = device.ends.front().left;
       device.ends.pop_front();

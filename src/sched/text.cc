@@ -29,6 +29,7 @@ Event read_device_up(Words& words) {
   if (const auto units = words.option("units")) words.read_small(*units, event.units.count);
   event.units.in_halves = words.take("in_halves");
   event.classes = !words.take("no_classes");
+  event.shares_time = words.take("shares_time");
   return event;
 }
 
@@ -342,10 +343,11 @@ std::string show_room(const std::optional<Room>& room) {
 
 struct Show {
   std::string operator()(const DeviceUp& e) const {
-    return fmt::format("device-up {} {}{}{}{}{}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
+    return fmt::format("device-up {} {}{}{}{}{}{}{}", show(e.device), exact(e.memory_bytes, kByteUnits),
                        e.context_bytes ? " context=" + exact(e.context_bytes, kByteUnits) : "",
                        e.in_place ? " in_place" : "", e.units > 1 ? fmt::format(" units={}", e.units.count) : "",
-                       e.units.in_halves ? " in_halves" : "", e.classes ? "" : " no_classes");
+                       e.units.in_halves ? " in_halves" : "", e.classes ? "" : " no_classes",
+                       e.shares_time ? " shares_time" : "");
   }
   std::string operator()(const HostUp& e) const { return "host-up " + exact(e.memory_bytes, kByteUnits); }
   std::string operator()(const Keep& e) const {

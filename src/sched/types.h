@@ -75,6 +75,9 @@ struct DeviceUp {
   bool in_place = false;  ///< objects are read where they lie on the host: they stay there as long as they are used
   Units units = 1;        ///< that it can be divided into; 1: it cannot
   bool classes = true;  ///< its lanes can be made to give way by themselves: what Config::best_effort says holds there
+  /// The system divides the device's time among executors, so launches of two executors run side by side. False: the
+  /// device executes the launches of all executors in the order in which they were made.
+  bool shares_time = false;
 };
 /// The host tier: how many bytes of objects may be in memory at a time; the rest is on disk. If this never comes, all
 /// objects are always there.
@@ -193,12 +196,13 @@ struct Trimmed {
 struct Started {
   RunId run;
 };
-/// The answer to AskFlight: which runs have a launch on the device that has not ended, as their lanes say. A lane has
+/// The answer to AskFlight: which runs have made launches on the device, and which of those have not ended, as their
+/// lanes say. A lane has
 /// one run, and its launches end in their order. What programs have in flight nobody knows.
 struct Flight {
   struct Launch {
     RunId run;
-    uint64_t number = 0;  ///< of the run's first launch that has not ended; it grows
+    uint64_t number = 0;  ///< of the run's first launch that has not ended; it grows. 0: all that were made have ended
     Time since = {0};     ///< when that one was made and the run's launches before it had ended
     Duration used = {0};  ///< of the device's time, by launches of the run that have ended
     bool operator==(const Launch&) const = default;

@@ -348,7 +348,7 @@ TEST(LimitsChecker, SeesThatNobodyAsksWhetherARunIsOnTheDevice) {
   asked.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(Tick{}).step(Flight{d1, {}}).wait(1);
   EXPECT_EQ(asked.why(), "");
   Watched<LimitsChecker> watched;
-  watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(Tick{}, drop<AskFlight>()).wait(1);
+  watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).step(Tick{}, drop<AskFlight>()).wait(3);
   EXPECT_TRUE(watched.fails());
 }
 
@@ -397,6 +397,24 @@ TEST(HangChecker, SeesThatAnotherIsBlamed) {
   hung(answered);
   answered.wait(1, add(Answer{.request = r1, .end = End::kDeadlineRunning, .run = run1, .retry_after = {0}}));
   EXPECT_TRUE(answered.fails());
+}
+
+TEST(HangChecker, SeesThatWhoIsBehindIsToldToStop) {
+  Submit brief = call(r2);
+  brief.device_time = Duration::millis(3);
+  const auto behind = [&](bool shares_time) {
+    Watched<HangChecker> watched;
+    DeviceUp device = up(d1);
+    device.shares_time = shares_time;
+    watched.step(device).step(call(r1)).step(ExecutorUp{e1}).step(brief).step(Started{run1}).step(Started{run2});
+    watched.checker.on_hang(watched.now, run1);
+    const Time since = watched.now + Duration::millis(1);
+    watched.wait(2).step(Flight{d1, {{run1, 1, {0}, {0}}, {run2, 2, since, {0}}}});
+    watched.wait(1, add(StopRun{run2}));
+    return watched.fails();
+  };
+  EXPECT_TRUE(behind(false));
+  EXPECT_TRUE(behind(true));
 }
 
 // Spares.

@@ -12,7 +12,7 @@ void HangChecker::on_hang(Time now, sched::RunId id) {
   if (!run) return;
   const sched::Submit& submit = *run->submit;
   const Time limit = std::min(now + submit.device_time, std::max(now, submit.deadline));
-  hangs_[id] = {limit + config_.stop_grace, run->executor, run->device, submit.request};
+  hangs_[id] = {limit + config_.stop_grace, run->executor, run->device, submit.request, now};
 }
 
 void HangChecker::on_step(Time now, const sched::Event& event, std::span<const sched::Action> actions,
@@ -23,11 +23,13 @@ void HangChecker::on_step(Time now, const sched::Event& event, std::span<const s
     std::erase_if(hangs_, [&](const auto& entry) {
       const auto& launches = flight->launches;
       return entry.second.device == flight->device &&
-             std::none_of(launches.begin(), launches.end(), [&](const auto& one) { return one.run == entry.first; });
+             std::none_of(launches.begin(), launches.end(),
+                          [&](const auto& one) { return one.run == entry.first && one.number != 0; });
     });
   for (const sched::Action& action : actions) {
     if (const auto* kill = std::get_if<sched::KillExecutor>(&action)) check(now, *kill);
     if (const auto* answer = std::get_if<sched::Answer>(&action)) check(now, *answer);
+    if (const auto* stop = std::get_if<sched::StopRun>(&action)) check(now, *stop);
     shadow_.carry_out(now, action);
   }
   for (auto it = hangs_.begin(); it != hangs_.end();) {
@@ -58,6 +60,27 @@ void HangChecker::check(Time now, const sched::KillExecutor& action) {
   if (has_hung && action.because)
     expect(is_right, now, "e{} is killed because of run{}, and another of its runs hangs", action.executor.value,
            action.because->value);
+}
+
+bool HangChecker::is_behind(const Shadow::Run& run, sched::RunId id, const Hang& hang) const {
+  if (hangs_.contains(id) || hang.is_killed || run.device != hang.device) return false;
+  const Shadow::Run* hung = nullptr;
+  for (const auto& [other, one] : hangs_)
+    if (&one == &hang) hung = shadow_.find(other);
+  // A run that uses a part of the device may be beside the one that hangs.
+  if (!hung || hung->units != 0 || run.units != 0) return false;
+  return run.executor == hang.executor || !shadow_.find(run.device)->shares_time;
+}
+
+void HangChecker::check(Time now, const sched::StopRun& action) {
+  const Shadow::Run* run = shadow_.find(action.run);
+  if (!run || !run->in_flight || run->in_flight->number == 0) return;
+  if (now >= run->submit->deadline || run->in_flight->used >= run->submit->device_time) return;
+  if (!shadow_.find(run->submit->request)) return;  // its caller is gone
+  for (const auto& [id, hang] : hangs_)
+    expect(run->in_flight->since <= hang.since || !is_behind(*run, action.run, hang), now,
+           "run{} is told to stop for its time on the device, and its launch is behind that of run{}, which hangs",
+           action.run.value, id.value);
 }
 
 // Who is behind a launch that hangs is not on the device.

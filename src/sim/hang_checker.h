@@ -8,8 +8,9 @@
 namespace quern::sim {
 
 /// A kernel that does not end is found, whatever runs beside it: the executor is killed within the limit of the run and
-/// the grace, both counted from when the kernel hung. That run is blamed, and no other: whoever was behind it is not
-/// told that it ran too long before its own deadline.
+/// the grace, both counted from when the kernel hung. That run is blamed, and no other: a run whose launch was made
+/// after the kernel hung, in the same queue, is not told to stop for its time on the device, and its caller is not told
+/// that it ran too long before its own deadline.
 class HangChecker final : public Checker {
  public:
   explicit HangChecker(const sched::Config& config)
@@ -26,11 +27,15 @@ class HangChecker final : public Checker {
     sched::ExecutorId executor;
     sched::DeviceId device;
     sched::RequestId request;
+    Time since;  ///< it hung then
     bool is_killed = false;
   };
 
   void check(Time now, const sched::KillExecutor& action);
   void check(Time now, const sched::Answer& action);
+  void check(Time now, const sched::StopRun& action);
+  /// Whether launches of the run that are made now wait until the one that hangs has ended.
+  bool is_behind(const Shadow::Run& run, sched::RunId id, const Hang& hang) const;
 
   const sched::Config config_;
   Shadow shadow_;

@@ -126,7 +126,11 @@ void KernelDevice::stop(Time now, sched::LauncherId id) {
 std::vector<KernelDevice::InFlight> KernelDevice::in_flight() const {
   std::vector<InFlight> all;
   for (const auto& [id, launcher] : launchers_) {
-    if (launcher.launched.empty() || sched::is_program(id)) continue;
+    if (sched::is_program(id)) continue;
+    if (launcher.launched.empty()) {
+      if (launcher.has_work && launcher.is_started) all.push_back({id, 0, {0}, launcher.ended});
+      continue;
+    }
     const Kernel& first = launcher.launched.front();
     const Time made{first.arrives.ns - model_.launch.ns};
     all.push_back({id, first.order, std::max(made, launcher.last_end), launcher.ended});

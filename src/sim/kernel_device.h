@@ -53,10 +53,11 @@ class KernelDevice {
   void begin(Time now, sched::LauncherId launcher, const Work& work);
   /// It launches nothing more; its work ends with what is in flight.
   void stop(Time now, sched::LauncherId launcher);
-  /// What is in flight of lanes: of each its first that has not ended, the oldest first.
+  /// Of each lane whose work has begun: its first launch that has not ended, the oldest launch first. Lanes that have
+  /// nothing in flight come first.
   struct InFlight {
     sched::LauncherId lane;
-    uint64_t number = 0;  ///< of all that were launched on the device
+    uint64_t number = 0;  ///< of all that were launched on the device; 0: the lane has nothing in flight
     Time since;           ///< it was launched, and those before it of its launcher had ended
     Duration used;        ///< time on the device of those of its work that have ended
   };

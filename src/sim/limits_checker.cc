@@ -17,8 +17,8 @@ bool has_levels(const sched::Config& config) {
   return fairness && fairness->has_levels();
 }
 
-// The core asks no more often than this.
-constexpr Duration kLeastWait = Duration::micros(100);
+// The core asks no more often than this for a run that is not at the front of its device.
+constexpr Duration kLeastWait = Duration::millis(1);
 
 std::string show(sched::LevelNo level) {
   return sched::is_own(level) ? fmt::format("{}.{}", sched::priority_of(level), level & 255)
@@ -166,7 +166,8 @@ void LimitsChecker::check(Time now, const sched::StopRun& action) {
   const Shadow::Run* run = shadow_.find(action.run);
   if (!run || !shadow_.find(run->submit->request)) return;  // its caller is gone
   const auto& launch = run->in_flight;
-  const Duration most = launch ? launch->used + (now - launch->since) : Duration{0};
+  Duration most = launch ? launch->used : Duration{0};
+  if (launch && launch->number != 0) most = most + (now - launch->since);
   expect(now >= run->submit->deadline || most >= run->submit->device_time, now,
          "run{} is told to stop, and has not had its {}ns on the device", action.run.value,
          run->submit->device_time.ns);

@@ -112,6 +112,7 @@ void Shadow::on(Time, const sched::DeviceUp& event) {
             .is_up = true,
             .in_place = event.in_place,
             .classes = event.classes,
+            .shares_time = event.shares_time,
             .units = {std::max(1U, event.units.count), event.units.in_halves},
             .claims = device.claims,
             .agreed = device.agreed};

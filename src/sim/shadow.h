@@ -26,7 +26,7 @@ class Shadow {
 
   struct Device {
     uint64_t memory_bytes = 0, context_bytes = 0;
-    bool is_up = false, in_place = false, classes = true;
+    bool is_up = false, in_place = false, classes = true, shares_time = false;
     sched::Units units = 1;
     uint64_t held_bytes = 0;     ///< contexts, objects, and the memory of lanes
     uint64_t leaving_bytes = 0;  ///< of it: objects and lanes told to leave, and all that is in executors killed

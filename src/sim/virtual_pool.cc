@@ -61,7 +61,8 @@ sched::DeviceUp VirtualPool::up_event(size_t index) const {
           .context_bytes = device.model->context_bytes,
           .in_place = device.model->in_place,
           .units = {units, device.model->in_halves},
-          .classes = device.model->classes};
+          .classes = device.model->classes,
+          .shares_time = device.kernels && device.model->sharing == DeviceModel::Sharing::kSlices};
 }
 
 std::optional<sched::HostUp> VirtualPool::host_event() const {

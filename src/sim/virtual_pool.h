@@ -219,6 +219,7 @@ class VirtualPool {
   void remove_from_live(Executor& executor);
   /// A run that is on its device, by chance; nothing if there is none.
   std::optional<uint64_t> some_running(bool to_hang);
+  bool is_oldest(const Device& device, uint64_t run);
 
   static constexpr Duration kMeterEvery = Duration::millis(1);
 

@@ -19,6 +19,19 @@ bool VirtualPool::lose_some_executor(Time now, std::vector<sched::Event>& heard)
   return true;
 }
 
+// Whether what the run has in flight is at the front of its queue: with an older launch there, nobody could tell that
+// the device is not at that one. A device that divides its time has a queue per executor, else all share one.
+bool VirtualPool::is_oldest(const Device& device, uint64_t run) {
+  const bool shares_time = device.model->sharing == DeviceModel::Sharing::kSlices;
+  for (const KernelDevice::InFlight& one : device.kernels->in_flight()) {
+    const auto id = run_in(device, one.lane);
+    if (one.number == 0 || !id) continue;
+    if (*id == run) return true;
+    if (!shares_time || runs_.find(*id)->executor == runs_.find(run)->executor) return false;
+  }
+  return false;
+}
+
 std::optional<uint64_t> VirtualPool::some_running(bool to_hang) {
   const size_t first = faults_.draw_below(devices_.size());
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -27,11 +40,7 @@ std::optional<uint64_t> VirtualPool::some_running(bool to_hang) {
     if (device.kernels)
       for (const sched::LauncherId launcher : device.kernels->on())
         if (!running && !sched::is_program(launcher)) running = run_in(device, launcher);
-    // With a launch in flight that is older, nobody could tell that it is not that one.
-    if (to_hang && device.kernels && running) {
-      const auto in_flight = device.kernels->in_flight();
-      if (in_flight.empty() || run_in(device, in_flight.front().lane) != running) continue;
-    }
+    if (to_hang && device.kernels && running && !is_oldest(device, *running)) continue;
     const Run* run = running ? runs_.find(*running) : nullptr;
     if (!run || run->is_hung || (to_hang && (!run->can_hang || run->is_stopped))) continue;
     return running;
