@@ -1,6 +1,7 @@
 """A program includes the headers of its own function, and no other file of the server."""
 import ctypes
 import io
+import json
 import os
 import pathlib
 import subprocess
@@ -64,6 +65,11 @@ def test_a_header_is_part_of_the_key(server):
     ('??=include "SECRET"', "is an absolute path"),
     ('%:inc\\\nlude /* a */ "SECRET"', "is an absolute path"),
     ('#/*\n*/include "SECRET"', "is an absolute path"),
+    ('#inc\\\n\rlude "SECRET"', "is an absolute path"),
+    ('#inc??/\n\rlude "SECRET"', "is an absolute path"),
+    (r'#include "sub\"/../../../../../..SECRET"', "has a backslash in its name"),
+    (r'#include <sub\>/../../../../../..SECRET>', "has a backslash in its name"),
+    (r'#include "sub??/"/../../../../../..SECRET"', "has a backslash in its name"),
     ('#define NAME "SECRET"\n#include NAME', "#include does not name its file on the same line; write the name"),
     ('#if __has_include("SECRET")\n#define VALUE 4\n#endif', "__has_include"),
 ])
@@ -73,6 +79,44 @@ def test_other_files_are_refused_with_their_line(server, secret, include, proble
     answer = server.deploy("peek", function(KERNEL, "\n\n" + include.replace("SECRET", str(secret)) + "\n"))
     assert_error(answer, 400, "invalid", "sub/own.h:", problem)
     assert server.request("GET", "/v1/counters").json["builds"] == 0
+
+
+@compiles
+def test_text_in_comments_is_no_include(server):
+    source = ('/* Once this was\n#include "../other.h"\n#include NAME\n*/\n#include "sub/own.h" /* not\r\n'
+              '#include </etc/passwd> */\r\n#define TWICE(x) ((x) + /* a\n comment */ (x))\n'
+              '// */ #include "/etc/passwd" \\\n#include "../x.h"\n' + KERNEL.replace("VALUE", "TWICE(VALUE)"))
+    answer = server.deploy("peek", function(source))
+    assert answer.status == 201, answer.body
+    np.testing.assert_array_equal(server.infer("peek", {}).outputs["z"], np.full(64, 6, np.float32))
+
+
+@compiles
+def test_lines_of_a_program_without_comments_are_those_of_the_file(server):
+    answer = server.deploy("peek", function('/* a\n\n b */ #include "sub/own.h"\r\n// c\r\n/* d */ oops;\n' + KERNEL))
+    assert_error(answer, 400, "invalid", "peek.cl:5:9: ")
+
+
+@compiles
+@pytest.mark.parametrize("second", ['" */ "/*" \n#include "SECRET"\n/* */\n', '" */ "/* \n#include "SECRET"\n*/\n',
+                                    '*/ "/*" \n#include "SECRET"\n'])
+def test_a_comment_that_two_files_share_hides_nothing(server, secret, second):
+    """What the second file alone has in a comment, both together may have in code."""
+    secret.write_text("#error the secret was read\n")
+    files = function("/*\n")
+    files["function.yaml"] = MANIFEST.replace("files: [peek.cl]", "files: [peek.cl, second.cl]")
+    files["second.cl"] = second.replace("SECRET", str(secret)) + KERNEL
+    answer = server.deploy("peek", files)
+    assert answer.status == 400 and b"the secret was read" not in answer.body, answer.body
+
+
+@pytest.mark.fake
+@pytest.mark.parametrize("name", ['sub\\"/own.h', 'o"wn.h', "o>wn.h", "o<wn.h"])
+def test_names_of_headers(server, name):
+    files = function(KERNEL)
+    files["function.yaml"] = MANIFEST.replace("headers: [sub/own.h]", f"headers: [{json.dumps(name)}]")
+    files[name] = files.pop("sub/own.h")
+    assert_error(server.deploy("peek", files), 400, "invalid", "in its name; rename it")
 
 
 @pytest.mark.fake

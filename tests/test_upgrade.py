@@ -3,6 +3,7 @@
 Each archive of tests/fixtures is such a folder, made by tests/fixtures/make_state.py with a program of that commit.
 """
 import contextlib
+import hashlib
 import json
 import re
 import sqlite3
@@ -10,7 +11,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from conftest import ROOT, run_cli
+from conftest import ROOT, assert_error, run_cli
 
 pytestmark = pytest.mark.fake
 
@@ -121,6 +122,55 @@ def test_doctor_finds_it_whole(server):
     server.start()
     server.stop()
     assert json.loads(run_cli("doctor", server.state, "--json", check=0).stdout)["findings"] == []
+
+
+def replace_source(server, change):
+    """Another text of saxpy.cl in both versions, as an older server would have stored it. Its name in the manifest and
+    the versions stay."""
+    with contextlib.closing(sqlite3.connect(server.state / "state.db")) as database:
+        for (name,) in database.execute("SELECT DISTINCT object FROM version_files WHERE path = 'saxpy.cl'").fetchall():
+            text = change((server.state / "objects" / name[:2] / name).read_text()).encode()
+            new = hashlib.sha256(text).hexdigest()
+            (server.state / "objects" / new[:2]).mkdir(exist_ok=True)
+            (server.state / "objects" / new[:2] / new).write_bytes(text)
+            database.execute("UPDATE version_files SET object = ? WHERE object = ?", (new, name))
+        database.commit()
+
+
+def test_text_in_comments_is_no_include(server):
+    """Earlier servers took whatever a comment has in it."""
+    replace_source(server, lambda text: '/* Once this was:\r\n#include "../x.h"\n#include NAME\n*/\n' + text)
+    server.start()
+    check_all(server)
+
+
+def test_an_include_by_macro_is_told(server):
+    """Earlier servers took it; docs/guide/state.md says what to do. All else works."""
+    replace_source(server, lambda text: '#define NAME "own.h"\n#include NAME\n' + text)
+    server.allow_errors("function saxpy of tenant default: version .* does not come back")
+    server.start()
+    told = {one["name"]: one for one in server.request("GET", "/v1/functions").json["functions"]}
+    assert told["saxpy"]["state"] == "damaged" and told["table"]["state"] == "ready"
+    answer = server.infer("saxpy", {"x": np.ones(4, np.float32), "y": np.ones(4, np.float32)})
+    assert_error(answer, 500, "internal", "saxpy.cl:2:1: ", "#include does not name its file on the same line")
+    check_table(server, TABLES[1])
+    assert server.deploy("saxpy").status == 201
+    x = np.ones(4, np.float32)
+    assert server.infer("saxpy", {"x": x, "y": x}).status == 200
+
+
+def test_what_no_record_names_is_moved_aside(server):
+    """An older server counted no changes, so nobody knows whether its database is as new as its objects."""
+    content = b"put by the older server, which lost its record"
+    name = hashlib.sha256(content).hexdigest()
+    path = server.state / "objects" / name[:2] / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    server.start()
+    check_all(server)
+    [aside] = (server.state / "aside").iterdir()
+    assert (aside / "objects" / name[:2] / name).read_bytes() == content
+    server.wait_line("state: 1 object of .* that no record names was moved to")
 
 
 def test_archives_are_small_and_of_no_machine(archive):

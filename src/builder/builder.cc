@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "builder/builder.h"
 
+#include <fmt/format.h>
+
+#include "function/includes.h"
 #include "ipc/channel.h"
 #include "os/event.h"
 #include "os/file.h"
@@ -56,10 +59,20 @@ Result<ipc::BuildFrame> receive_build(ipc::Channel& channel) {
   return ipc::decode_build(memory.bytes());
 }
 
+// The daemon has erased the comments of each file and has checked its includes already. The builder does both again, on
+// the text that its compiler gets: several files in one, exactly as they are compiled.
+Result<std::string> checked_text(const std::string& name, const std::string& source) {
+  std::string text = text_to_compile(source);
+  const auto problems = check_compiled_text(text);
+  if (!problems.empty()) return invalid(fmt::format("{}:{}: {}", name, problems[0].line, problems[0].text));
+  return text;
+}
+
 // Names come from a tar that was read with care; a builder takes nobody's word for it.
-Status write_header(const std::string& folder, const std::string& name, const std::string& text) {
-  if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos)
+Status write_header(const std::string& folder, const std::string& name, const std::string& source) {
+  if (!is_header_name(name) || name[0] == '/' || name.find("..") != std::string::npos)
     return invalid("header " + name + ": is no name inside the function's folder");
+  QUERN_TRY(const std::string text, checked_text(name, source));
   const std::string path = folder + "/" + name;
   QUERN_TRY(os::make_folders(path.substr(0, path.rfind('/')), 0700));
   return os::write_file(path, as_bytes_of(text));
@@ -110,7 +123,7 @@ Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create
   QUERN_TRY(auto driver, create_driver(frame.device.driver));
   QUERN_TRY(auto device, driver->open(options));
   hal::Source source;
-  source.text = frame.text;
+  QUERN_TRY(source.text, checked_text("program", frame.text));
   source.options = frame.options;
   if (!frame.headers.empty()) {
     for (const auto& [name, text] : frame.headers) QUERN_TRY(write_header(folder, name, text));

@@ -102,11 +102,14 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
 }
 
 void LiveDaemon::keep_as_set(const Tenant& tenant, std::string_view name) {
-  bool is_current = true;
-  for (const DeployedRef& function : registry_.versions(tenant.name, name)) {
-    const KeepWarm wanted = function->live_settings->get().keep_warm;
-    const auto stage = std::exchange(is_current, false) ? static_cast<sched::Stage>(wanted) : sched::Stage::kNothing;
-    (void)runner_->post(KeepMessage{function, tenant.domain_id, stage, Time::never()});
+  const std::vector<VersionSlot> slots = registry_.slots(tenant.name, name);
+  for (const VersionSlot& slot : slots) {
+    if (!slot.function) continue;
+    // The first slot is the current version, ready or not: an older one is not kept in its place.
+    const bool is_current = &slot == &slots.front();
+    const KeepWarm wanted = slot.function->live_settings->get().keep_warm;
+    const auto stage = is_current ? static_cast<sched::Stage>(wanted) : sched::Stage::kNothing;
+    (void)runner_->post(KeepMessage{slot.function, tenant.domain_id, stage, Time::never()});
   }
 }
 
@@ -134,7 +137,7 @@ void LiveDaemon::stop(Duration limit) {
   if (profiles_) profiles_->stop();
   // From here on nobody listens: functions that are let go of are just let go of.
   *gone_ = nullptr;
-  os::remove_tree(run_folder_);
+  if (!run_folder_.empty()) remove_run_folder(run_folder_);
 }
 
 Result<const Tenant*> LiveDaemon::authenticate(std::string_view key) const {

@@ -17,10 +17,11 @@
 namespace quern::daemon {
 namespace {
 
-// Threads that check, and those that wait for compilers. One of each is always there for another tenant.
-constexpr int kCheckers = 2, kBuilders = 3;
-// As many as may be uploaded: Storage has the tighter limit.
-constexpr size_t kMostWaiting = Storage::kMostUploads, kMostWaitingOfTenant = Storage::kMostUploadsOfTenant;
+// Threads that check and store, and those that wait for compilers; a tenant has all but one, or two, of them at most,
+// so that a busy one leaves some to others.
+constexpr int kCheckers = 4, kBuilders = 3;
+// More than may be uploaded: Storage has the tighter limit.
+constexpr size_t kMostWaiting = 16 * Storage::kMostUploads, kMostWaitingOfTenant = Storage::kMostUploadsOfTenant;
 constexpr Duration kBetweenProgress = Duration::seconds(1);
 
 Result<Settings> with_overrides(Settings settings, const std::map<std::string, std::string>& overrides) {
@@ -49,7 +50,7 @@ Deployer::Deployer(const Config& config, std::string run_folder, std::vector<con
       storage_(config),
       intake_(config.host_cores),
       state_(std::move(state), config.host_cores),
-      checks_({kMostWaiting, kMostWaitingOfTenant, kCheckers - 1}),
+      checks_({kMostWaiting, kMostWaitingOfTenant, kCheckers - 2}),
       builds_queue_({kMostWaiting, kMostWaitingOfTenant, kBuilders - 1}) {}
 
 Deployer::~Deployer() { stop(); }
@@ -136,16 +137,26 @@ void Deployer::abandon(const std::string& id) {
   job->abandoned.signal();
   for (FairQueue<JobRef>* queue : {&checks_, &builds_queue_})
     for (const JobRef& waiting : queue->take_out([&](const JobRef& one) { return one == job; }))
-      end(waiting, Error{ErrorCode::kCancelled, fmt::format("function {}: nobody waited for its deploy", job->name)});
+      end(waiting, cancelled(*job));
 }
 
 void Deployer::end(const JobRef& job, Result<Deployed> deployed) {
   by_id_.with([&](auto& jobs) { jobs.erase(job->id); });
-  job->folder = nullptr;  // its room is free before anyone is told
+  // Its room is free before anyone is told. What is left of it on disk takes time to remove, and this may be the thread
+  // of an event loop.
+  if (job->folder) {
+    job->folder->room = nullptr;
+    intake_.run([folder = std::shared_ptr<FolderReceiver>(std::move(job->folder))]() mutable { folder = nullptr; });
+  }
   std::exchange(job->done, nullptr)(told(std::move(deployed)));
 }
 
+Error Deployer::cancelled(const Job& job) {
+  return {ErrorCode::kCancelled, fmt::format("function {}: nobody waited for its deploy", job.name)};
+}
+
 void Deployer::check(const JobRef& job) {
+  if (job->abandoned.wait({0})) return end(job, cancelled(*job));
   auto deployed = deploy_now(*job);
   if (!deployed.ok()) return end(job, std::move(deployed).error());
   if (*deployed) return end(job, **std::move(deployed));
@@ -160,6 +171,7 @@ void Deployer::check(const JobRef& job) {
 
 void Deployer::build_all(const JobRef& job) {
   for (BuildOrder& order : std::exchange(job->orders, {})) {
+    if (job->abandoned.wait({0})) return end(job, cancelled(*job));
     // Another deploy may have been faster.
     if (find_binary(order.key)) continue;
     const auto built = build(job->name, std::move(order), &job->abandoned);
@@ -211,6 +223,7 @@ Result<std::optional<Deployed>> Deployer::deploy_now(Job& job) {
 Result<Deployed> Deployer::store_and_switch(const Job& job, std::shared_ptr<DeployedFunction> function,
                                             const Content& content, Deployed deployed) {
   return put_and_record(content.pieces, [&](State& state) -> Result<Deployed> {
+    if (job.abandoned.wait({0})) return cancelled(job);
     QUERN_TRY(const auto overrides, state.settings(job.tenant, job.name));
     if (!overrides.empty()) {
       QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));
@@ -247,9 +260,12 @@ Result<Deployed> Deployer::store_and_switch(const Job& job, std::shared_ptr<Depl
 // The one place where what is current changes, on the thread of the state.
 void Deployer::make_current(State& state, DeployedRef function) {
   const std::string tenant = function->tenant, name = function->name;
-  auto past = registry_.put(std::move(function));
-  if (past.empty()) return;
   std::vector<DeployedRef> left;
+  // The same version with other settings: calls may still have the one that is replaced.
+  for (const DeployedRef& other : registry_.versions(tenant, name))
+    if (other->version == function->version && other != function) left.push_back(other);
+  auto past = registry_.put(std::move(function));
+  if (past.empty()) return leave(left);
   for (VersionSlot& old : past) {
     const Status removed = state.remove_version(tenant, name, old.version);
     if (!removed.ok()) os::log_warning("function {}: an old version is not removed: {}", name, removed.error().text);
@@ -283,10 +299,15 @@ Result<DeployedRef> Deployer::rollback_now(State& state, const std::string& tena
   const auto slots = registry_.slots(tenant, name);
   DeployedRef target;
   if (version.empty() && !slots.empty()) {
-    // The next older one: going back twice goes back by two. One that is damaged is no reason to stay.
-    for (const VersionSlot& one : slots)
-      if (one.function && one.order < slots.front().order && (!target || one.order > target->order))
-        target = one.function;
+    // The next older one: going back twice goes back by two. One that is damaged is no reason to stay; one that is
+    // being made ready is there in a moment.
+    const VersionSlot* next = nullptr;
+    for (const VersionSlot& one : slots) {
+      const bool is_whole = one.function || (one.problem && one.problem->code == ErrorCode::kUnavailable);
+      if (is_whole && one.order < slots.front().order && (!next || one.order > next->order)) next = &one;
+    }
+    if (next && !next->function) return *next->problem;
+    if (next) target = next->function;
     if (!target) return conflict(fmt::format("function {}: has no older version to go back to", name));
   } else {
     QUERN_TRY(target, registry_.find(tenant, name, version));

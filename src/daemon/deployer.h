@@ -134,6 +134,7 @@ class Deployer {
   void check(const JobRef& job);
   void build_all(const JobRef& job);
   void end(const JobRef& job, Result<Deployed> deployed);
+  static Error cancelled(const Job& job);
   /// Empty, with orders, if something has to be built first.
   Result<std::optional<Deployed>> deploy_now(Job& job);
   Result<Deployed> store_and_switch(const Job& job, std::shared_ptr<DeployedFunction> function, const Content& content,
@@ -231,8 +232,10 @@ auto Deployer::put_and_record(const std::vector<Piece>& pieces, Record&& record)
   const Status put = put_all(pieces);
   return state_.ask([&](State& state) -> decltype(record(state)) {
     for (const Piece& piece : pieces) writing_.erase(writing_.find(piece.hash));
-    if (!put.ok()) return put.error();
-    return record(state);
+    auto recorded = put.ok() ? record(state) : decltype(record(state))(put.error());
+    // What was written for nothing is nobody's, and counts for nobody: it leaves the disk again.
+    if (!recorded.ok()) collect(state);
+    return recorded;
   });
 }
 

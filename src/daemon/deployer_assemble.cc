@@ -10,6 +10,7 @@
 #include "daemon/builder_process.h"
 #include "daemon/deployer.h"
 #include "daemon/mistakes.h"
+#include "function/includes.h"
 #include "function/plan_builder.h"
 #include "os/clock.h"
 #include "os/log.h"
@@ -34,6 +35,49 @@ std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& fra
     signatures.push_back(std::move(signature));
   }
   return signatures;
+}
+
+/// What the compiler is given of a program: its files as text_to_compile makes them, which is what was checked.
+Files files_to_compile(const ProgramDecl& program, const Files& files) {
+  Files texts;
+  for (const auto* names : {&program.files, &program.headers})
+    for (const std::string& name : *names)
+      if (const auto file = files.find(name); file != files.end())
+        texts[name] = bytes_of(text_to_compile(as_text(file->second)));
+  return texts;
+}
+
+/// The last programs that were compiled and that the disk did not take, by key. A deploy asks for a program once it is
+/// compiled, and must find it also when the disk is full. Any thread.
+class UnstoredPrograms {
+ public:
+  void put(const std::string& key, const BinaryContent& content) {
+    programs_.with([&](auto& programs) {
+      std::erase_if(programs, [&](const auto& one) { return one.first == key; });
+      if (programs.size() == kMost) programs.erase(programs.begin());
+      programs.emplace_back(key, content);
+    });
+  }
+  std::optional<BinaryContent> get(const std::string& key) {
+    return programs_.with([&](auto& programs) -> std::optional<BinaryContent> {
+      for (const auto& [known, content] : programs)
+        if (known == key) return content;
+      return std::nullopt;
+    });
+  }
+
+ private:
+  static constexpr size_t kMost = 16;  ///< of some 100 KiB each; more than builders work at a time
+  os::Guarded<std::vector<std::pair<std::string, BinaryContent>>> programs_;
+};
+UnstoredPrograms unstored;
+
+/// A disk that is full costs another compilation after the next start, and nothing else.
+void note_stored(const std::string& key, const BinaryContent& content, const Status& stored) {
+  if (stored.ok()) return;
+  os::log_warning("a compiled program is not stored, and is compiled again after the next start: {}",
+                  stored.error().text);
+  unstored.put(key, content);
 }
 
 }  // namespace
@@ -144,15 +188,17 @@ Status Deployer::check_fits(const DeployedFunction& function, std::vector<std::s
   return {};
 }
 
-// Compiled programs are a cache: one that is missing or damaged is not there.
+// Compiled programs are a cache: one that is missing, damaged or recorded in a way that nobody reads is compiled again.
 std::optional<BinaryContent> Deployer::find_binary(const std::string& key) {
   const auto known = state_.ask([&](State& state) { return state.binary(key); });
   if (known.ok() && *known) {
+    const auto signatures = ipc::decode_signatures((*known)->signatures);
     auto binary = objects_.get((*known)->object);
-    if (binary.ok()) return BinaryContent{*std::move(binary), (*known)->signatures};
-    os::log_warning("a compiled program is not as it was stored, and is built again: {}", binary.error().text);
+    if (signatures.ok() && binary.ok()) return BinaryContent{*std::move(binary), (*known)->signatures};
+    os::log_warning("a compiled program is not as it was stored, and is compiled again: {}",
+                    (binary.ok() ? signatures.error() : binary.error()).text);
   }
-  return std::nullopt;
+  return unstored.get(key);
 }
 
 Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, const ProgramDecl& program,
@@ -160,22 +206,38 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
                                                    std::vector<BuildOrder>* orders) {
   BuildOrder order;
   order.device = &device;
-  QUERN_TRY(order.frame.text, source_text(program, files));
+  const Files texts = files_to_compile(program, files);
+  QUERN_TRY(order.frame.text, source_text(program, texts));
+  QUERN_TRY(const std::string sources, source_text(program, files));
   order.frame.options = option_text(program);
-  // All that the compiler reads (builder/builder.h), but for what comes with the driver. 3: since nothing else is read.
-  std::string identity = fmt::format("quern binary 3\n{}\n{}\n", device.caps.build_key, order.frame.options);
-  for (const Size3& size : group_sizes_of(manifest)) {
-    identity += fmt::format("{}x{}x{} ", size[0], size[1], size[2]);
+  // All that the compiler reads (builder/builder.h), but for what comes with the driver. Each part has its length, so
+  // that no part can be taken for another. 4: since compilers get no comments.
+  std::string identity = "quern binary 4";
+  const auto add = [&](std::string_view part) { identity += fmt::format("\n{} {}", part.size(), part); };
+  add(device.caps.build_key);
+  add(order.frame.options);
+  const auto sizes = group_sizes_of(manifest);
+  identity += fmt::format("\n{} sizes", sizes.size());
+  for (const Size3& size : sizes) {
+    identity += fmt::format(" {}x{}x{}", size[0], size[1], size[2]);
     order.frame.group_sizes.push_back(size);
   }
+  identity += fmt::format("\n{} headers", program.headers.size());
   for (const std::string& name : program.headers) {
-    order.frame.headers.emplace_back(name, as_text(files.at(name)));
-    identity += fmt::format("\nheader {} {}", name, sha256(files.at(name)));
+    add(name);
+    add(as_text(files.at(name)));
+    order.frame.headers.emplace_back(name, as_text(texts.at(name)));
   }
-  order.key = sha256(identity + "\n" + order.frame.text);
+  add(sources);
+  order.key = sha256(identity);
 
   std::optional<BinaryContent> content = find_binary(order.key);
-  if (!content && (content = cache_.get(order.key))) QUERN_TRY(store_binary(order.key, *content));
+  if (!content && (content = cache_.get(order.key))) {
+    if (ipc::decode_signatures(content->signatures).ok())
+      note_stored(order.key, *content, store_binary(order.key, *content));
+    else
+      content.reset();
+  }
   if (!content && orders) {
     orders->push_back(std::move(order));
     return std::optional<Binary>();
@@ -230,7 +292,7 @@ Result<BinaryContent> Deployer::build(const std::string& name, BuildOrder order,
         fmt::format("builder: built for '{}' where '{}' was asked for", built->build_key, device.caps.build_key));
   BinaryContent content{std::move(built->binary), ipc::encode(built->signatures)};
   cache_.put(order.key, content);
-  QUERN_TRY(store_binary(order.key, content));
+  note_stored(order.key, content, store_binary(order.key, content));
   return content;
 }
 

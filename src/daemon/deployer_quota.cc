@@ -30,6 +30,16 @@ Status Deployer::check_quota(const std::string& tenant, std::string_view name, c
                     name, units * 100, settings.units ? "" : ", as all who ask for time and say nothing else", tenant,
                     *limits.quota_units * 100, settings.units ? "lower" : "set"));
   if (!limits.quota_time || wanted == 0) return {};
+  // The sum needs the settings of all current versions, and those of a version that is not ready are not known: they
+  // are in a manifest that nobody has read yet, or that is damaged. It may become ready with the next start.
+  for (const FunctionProblem& other : registry_.problems(tenant)) {
+    if (other.name == name) continue;
+    return unavailable(fmt::format(
+        "function {}: asks for {:g} % of a device's time, and what function {} asks for is not known while it is {}",
+        name, wanted * 100, other.name,
+        other.is_starting ? "being made ready; retry in a moment"
+                          : "damaged; deploy that function again, or remove it"));
+  }
   double others = 0;
   for (const DeployedRef& other : registry_.list(tenant))
     if (other->name != name) others += other->settings().time_request.value_or(0);

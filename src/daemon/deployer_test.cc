@@ -202,6 +202,34 @@ TEST_F(DeployerTest, FunctionsAskForNoMoreThanTheOperatorLetsTheirTenant) {
   EXPECT_TRUE(set("two", "0.5", "0.5").ok()) << "what the other gave back";
 }
 
+TEST_F(DeployerTest, WhatAFunctionThatIsNotReadyAsksForIsNotTakenForNothing) {
+  Config config;
+  config.tenants.resize(1);
+  config.tenants[0].name = "a";
+  config.tenants[0].limits.quota_time = 0.5;
+  open(config);
+  add_function("one", "1");
+  const auto set = [&](const char* time) {
+    return set_settings("one", {{"quota.time.request", time}, {"quota.units", "0.5"}});
+  };
+  registry_.announce("a", "two", VersionSlot{sha256("two"), "then", 1, 1, nullptr, unavailable("is being made ready")});
+  const auto early = set("0.3");
+  ASSERT_FALSE(early.ok());
+  EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(early.error().text,
+            "function one: asks for 30 % of a device's time, and what function two asks for is not known while it is "
+            "being made ready; retry in a moment");
+  registry_.fail("a", "two", sha256("two"), internal("is damaged"));
+  const auto late = set("0.3");
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(late.error().text.find("damaged; deploy that function again, or remove it"), std::string::npos);
+  EXPECT_TRUE(set("").ok()) << "asks for nothing";
+  registry_.announce("b", "three", VersionSlot{sha256("3"), "then", 1, 1, nullptr, unavailable("is being made ready")});
+  registry_.remove("a", "two");
+  EXPECT_TRUE(set("0.5").ok()) << "what another tenant has does not count";
+}
+
 TEST_F(DeployerTest, AVersionThatACallHoldsKeepsItsConstants) {
   const std::string idle = add_function("idle", "weights of idle");
   const std::string busy = add_function("busy", "weights of busy");
@@ -337,6 +365,36 @@ TEST_F(DeployerTest, ADeployThatNobodyWaitsForIsCancelled) {
   deployer_->abandon("id-1");
   EXPECT_EQ(promise.get_future().get().error().code, ErrorCode::kCancelled);
   deployer_->abandon("id-1");
+}
+
+TEST_F(DeployerTest, WhatIsStoredForNothingLeavesTheDisk) {
+  ASSERT_TRUE(state_
+                  ->execute_for_test("CREATE TRIGGER full BEFORE INSERT ON tenant_objects "
+                                     "BEGIN SELECT RAISE(ABORT, 'no space'); END")
+                  .ok());
+  const std::string kept = add_function("one", "1");
+  EXPECT_FALSE(put_object("a", as_bytes_of("tensor")).ok());
+  EXPECT_FALSE(is_stored(sha256("tensor")));
+  EXPECT_TRUE(is_stored(kept));
+}
+
+TEST_F(DeployerTest, SourcesCountAsStored) {
+  add_function("one", "12345");
+  EXPECT_EQ(state_->stored("a")->bytes, std::string("name: one").size() + 5);
+  EXPECT_EQ(state_->stored("b")->bytes, 0u);
+}
+
+TEST_F(DeployerTest, GoingBackWaitsForAVersionThatIsBeingMadeReady) {
+  const auto announce = [&](const char* version, int64_t order, std::optional<Error> problem) {
+    VersionSlot slot{sha256(version), "then", order, order, nullptr, std::move(problem)};
+    registry_.announce("a", "one", std::move(slot));
+  };
+  announce("v1", 1, unavailable("function one: is being made ready"));
+  announce("v2", 2, internal("function one: is damaged"));
+  announce("v3", 3, unavailable("function one: is being made ready"));
+  const auto back = wait_for<DeployedRef>([&](auto done) { deployer_->rollback("a", "one", "", std::move(done)); });
+  ASSERT_FALSE(back.ok());
+  EXPECT_EQ(back.error().code, ErrorCode::kUnavailable) << back.error().text;
 }
 
 }  // namespace

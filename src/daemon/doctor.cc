@@ -18,28 +18,31 @@ namespace {
 constexpr size_t kPieceBytes = 1 << 20;
 constexpr size_t kMostUsers = 4;  // named in the text of a finding
 
-bool is_object_name(std::string_view name) {
-  return name.size() == kSha256Digits && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 bool is_shelf_name(std::string_view name) {
   return name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// What is wrong with the bytes of an object's file; empty: nothing.
-std::string problem_of(const std::string& path, std::string_view hash) {
+/// What is wrong with the bytes of an object's file.
+void check_bytes(const std::string& path, std::string_view hash, std::string& problem, bool& is_unreadable) {
+  const auto unreadable = [&](const Error& error) {
+    problem = fmt::format("cannot be read ({})", error.text);
+    is_unreadable = true;
+  };
   const auto file = os::open_file(path);
-  if (!file.ok()) return fmt::format("cannot be read ({})", file.error().text);
+  if (!file.ok()) return unreadable(file.error());
   Sha256 found;
   Bytes piece(kPieceBytes);
   for (;;) {
     const auto size = os::read_some(*file, path, piece);
-    if (!size.ok()) return fmt::format("cannot be read ({})", size.error().text);
+    if (!size.ok()) return unreadable(size.error());
     found.add(std::span(piece).first(*size));
     if (*size < piece.size()) break;
   }
-  return found.take() == hash ? "" : "is damaged: its bytes are not those that were written";
+  if (found.take() != hash) problem = "is damaged: its bytes are not those that were written";
 }
+
+constexpr const char* kReadAgain =
+    "make it readable (permissions, the disk, open files), then examine the folder again";
 
 std::string label_of(const FunctionRecord& record, bool is_current) {
   return fmt::format("function {}@{}{}{}", record.name, short_version(record.version),
@@ -90,11 +93,13 @@ Status check_constants(const FunctionRecord& record, const Manifest& manifest) {
   return {};
 }
 
-// Of a version whose files are all whole.
+// Of a version whose files are all whole. kUnavailable if they cannot be read this time.
 Status check_manifest(const FunctionRecord& record, const std::string& folder) {
   Files files;
   for (const auto& [path, object] : record.files) {
-    QUERN_TRY(files[path], os::read_file(fmt::format("{}/{}", folder, object_path(object))));
+    auto bytes = os::read_file(fmt::format("{}/{}", folder, object_path(object)));
+    if (!bytes.ok()) return unavailable(fmt::format("cannot be read ({})", bytes.error().text));
+    files[path] = *std::move(bytes);
   }
   const ParsedManifest parsed =
       parse_manifest(files, record.constants.empty() ? ConstantFiles::kHere : ConstantFiles::kElsewhere);
@@ -121,6 +126,8 @@ std::string_view name_of(Finding::Kind kind) {
       return "program";
     case Finding::Kind::kLeftover:
       return "leftover";
+    case Finding::Kind::kUnreadable:
+      return "unreadable";
     case Finding::Kind::kPermissions:
       break;
   }
@@ -144,6 +151,9 @@ Result<Doctor> Doctor::open(const std::string& folder, bool may_repair) {
       return conflict(fmt::format("state folder {}: a server has it open; stop that server first", path));
     if (!lock.ok()) return std::move(lock).error();
     held = *std::move(lock);
+    // The superuser's lock would keep the server out.
+    const auto owner = os::status_of(path + "/.");
+    if (!has_lock && owner && owner->owner != geteuid()) QUERN_TRY(os::give_to(path + "/lock", owner->owner));
   }
   return Doctor(std::move(path), std::move(held));
 }
@@ -151,13 +161,20 @@ Result<Doctor> Doctor::open(const std::string& folder, bool may_repair) {
 Result<Examination> Doctor::examine() const {
   Examination examination;
   check_permissions(examination);
-  const Stored stored = look_at_objects(examination);
+  examination.aside = os::size_of_tree(folder_ + "/aside");
+  QUERN_TRY(const Stored stored, look_at_objects(examination));
   QUERN_TRY(const Records records, read_database(stored, examination));
   check_versions(records, stored, examination);
   check_objects(records, stored, examination);
   std::stable_sort(examination.findings.begin(), examination.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.is_damage > b.is_damage; });
   return examination;
+}
+
+std::string Doctor::place_of(const std::string& name) const {
+  constexpr std::string_view kDatabase = "state.db";
+  if (!name.starts_with(kDatabase)) return fmt::format("{}/{}", folder_, name);
+  return os::resolved(fmt::format("{}/{}", folder_, kDatabase)) + name.substr(kDatabase.size());
 }
 
 void Doctor::check_permissions(Examination& examination) const {
@@ -179,7 +196,7 @@ void Doctor::check_permissions(Examination& examination) const {
     add("state folder", fmt::format("belongs to user {}, and this is user {}", folder->owner, geteuid()),
         "run doctor and the server as its owner", "");
   for (const char* name : {".", "state.db", "state.db-wal", "state.db-shm"}) {
-    const auto status = os::status_of(fmt::format("{}/{}", folder_, name));
+    const auto status = os::status_of(place_of(name));
     const std::string thing = name == std::string_view(".") ? "state folder" : name;
     if (!status) continue;
     if (status->mode & 077)
@@ -191,46 +208,19 @@ void Doctor::check_permissions(Examination& examination) const {
   }
 }
 
-Doctor::Stored Doctor::look_at_objects(Examination& examination) const {
+Result<Doctor::Stored> Doctor::look_at_objects(Examination& examination) const {
   Stored stored;
-  const auto add_leftover = [&](const std::string& path, std::string problem) {
-    Finding finding;
-    finding.kind = Finding::Kind::kLeftover;
-    finding.is_damage = false;
-    finding.thing = path;
-    finding.problem = std::move(problem);
-    finding.works = "everything";
-    finding.cure = "--repair moves it aside";
-    finding.repair = Finding::Repair::kMoveAside;
-    finding.path = path;
-    examination.findings.push_back(std::move(finding));
-  };
+  const std::string folder = folder_ + "/objects";
+  if (!os::status_of(folder)) return stored;
+  QUERN_TRY(const auto shelves, os::read_folder(folder));
+  for (const std::string& shelf : shelves) QUERN_TRY(look_at_shelf(shelf, stored, examination));
+  examination.objects = stored.files.size();
   const auto owner = os::status_of(folder_ + "/.");
   size_t foreign = 0;
-  for (const std::string& shelf : os::list_folder(folder_ + "/objects")) {
-    const std::string shelf_path = "objects/" + shelf;
-    const auto is_shelf = os::status_of(fmt::format("{}/{}", folder_, shelf_path));
-    if (shelf == "format" && is_shelf && is_shelf->is_file) continue;
-    if (!is_shelf_name(shelf) || !is_shelf || !is_shelf->is_folder) {
-      add_leftover(shelf_path, "is no folder of objects");
-      continue;
-    }
-    for (const std::string& name : os::list_folder(fmt::format("{}/{}", folder_, shelf_path))) {
-      const std::string path = fmt::format("{}/{}", shelf_path, name);
-      const auto status = os::status_of(fmt::format("{}/{}", folder_, path));
-      if (!status) continue;
-      if (owner && status->owner != owner->owner) ++foreign;
-      if (name.ends_with(".tmp")) {
-        add_leftover(path, "was left by a write that did not end");
-      } else if (!is_object_name(name) || !name.starts_with(shelf) || !status->is_file) {
-        add_leftover(path, "is no object");
-      } else {
-        stored.files[name] = {status->size_bytes, problem_of(fmt::format("{}/{}", folder_, path), name)};
-        examination.objects_bytes += status->size_bytes;
-      }
-    }
+  for (const auto& [name, file] : stored.files) {
+    const auto status = os::status_of(fmt::format("{}/{}", folder_, object_path(name)));
+    foreign += status && owner && status->owner != owner->owner;
   }
-  examination.objects = stored.files.size();
   if (foreign > 0) {
     Finding finding;
     finding.kind = Finding::Kind::kPermissions;
@@ -245,6 +235,53 @@ Doctor::Stored Doctor::look_at_objects(Examination& examination) const {
   return stored;
 }
 
+// A link counts for what it leads to, as it does for the server. One that leads nowhere may lead to a disk that is not
+// there today.
+Status Doctor::look_at_shelf(const std::string& shelf, Stored& stored, Examination& examination) const {
+  const auto add = [&](const std::string& path, std::string problem, bool is_unreadable) {
+    Finding finding;
+    finding.kind = is_unreadable ? Finding::Kind::kUnreadable : Finding::Kind::kLeftover;
+    finding.is_damage = false;
+    finding.thing = path;
+    finding.problem = std::move(problem);
+    finding.works = is_unreadable ? "all but what it holds" : "everything";
+    finding.cure = is_unreadable ? kReadAgain : "--repair moves it aside";
+    finding.repair = is_unreadable ? Finding::Repair::kNothing : Finding::Repair::kMoveAside;
+    finding.path = path;
+    examination.findings.push_back(std::move(finding));
+  };
+  const std::string shelf_path = "objects/" + shelf, shelf_place = fmt::format("{}/{}", folder_, shelf_path);
+  if (shelf == "format" && os::file_size(shelf_place)) {
+    const auto format = os::read_file(shelf_place);
+    if (!format.ok())
+      add(shelf_path, fmt::format("cannot be read ({})", format.error().text), true);
+    else if (as_text(*format) != "1\n")
+      add(shelf_path, "does not say what this Quern writes; the server does without it", false);
+    return {};
+  }
+  if (!os::exists(shelf_place)) return add(shelf_path, "is a link that leads nowhere", true), Status();
+  if (!is_shelf_name(shelf) || !os::is_folder(shelf_place))
+    return add(shelf_path, "is no folder of objects", false), Status();
+  QUERN_TRY(const auto names, os::read_folder(shelf_place));
+  for (const std::string& name : names) {
+    const std::string path = fmt::format("{}/{}", shelf_path, name), place = fmt::format("{}/{}", folder_, path);
+    const auto size = os::file_size(place);
+    if (name.ends_with(".tmp")) {
+      add(path, "was left by a write that did not end", false);
+    } else if (!is_object_name(name) || !name.starts_with(shelf) || (!size && os::exists(place))) {
+      add(path, "is no object", false);
+    } else if (!size) {
+      stored.files[name] = {0, "is a link that leads nowhere", true};
+    } else {
+      Stored::File& file = stored.files[name];
+      file.size_bytes = *size;
+      check_bytes(place, name, file.problem, file.is_unreadable);
+      examination.objects_bytes += *size;
+    }
+  }
+  return {};
+}
+
 // A version is whole if its files are, this Quern takes them, and its constants are there in their size.
 void Doctor::check_versions(const Records& records, const Stored& stored, Examination& examination) const {
   for (size_t i = 0; i < records.functions.size(); ++i) {
@@ -252,9 +289,11 @@ void Doctor::check_versions(const Records& records, const Stored& stored, Examin
     CheckedVersion version{record.tenant, record.name, record.version, records.is_current(i), true};
     for (const auto& [path, object] : record.files) version.is_whole &= stored.has_whole(object);
     std::string problem;
+    bool is_unreadable = false;
     if (version.is_whole) {
       const Status checked = check_manifest(record, folder_);
       if (!checked.ok()) problem = checked.error().text;
+      is_unreadable = !checked.ok() && checked.error().code == ErrorCode::kUnavailable;
     }
     for (const auto& [buffer, constant] : record.constants) {
       version.is_whole &= stored.has_whole(constant.object);
@@ -267,11 +306,12 @@ void Doctor::check_versions(const Records& records, const Stored& stored, Examin
     if (!problem.empty()) {
       version.is_whole = false;
       Finding finding;
-      finding.kind = Finding::Kind::kFunction;
+      finding.kind = is_unreadable ? Finding::Kind::kUnreadable : Finding::Kind::kFunction;
+      finding.is_damage = !is_unreadable;
       finding.thing = label_of(record, version.is_current);
       finding.problem = std::move(problem);
       finding.works = "every other version and function";
-      finding.cure = "deploy it again, or remove it";
+      finding.cure = is_unreadable ? kReadAgain : "deploy it again, or remove it";
       examination.findings.push_back(std::move(finding));
     }
     examination.versions.push_back(std::move(version));
@@ -309,7 +349,12 @@ void Doctor::check_objects(const Records& records, const Stored& stored, Examina
     finding.object = hash;
     finding.path = has_file ? object_path(hash) : "";
     finding.repair = has_file ? Finding::Repair::kMoveAside : Finding::Repair::kNothing;
-    if (whose.functions.empty() && whose.tenants.empty() && records.is_readable) {
+    if (has_file && file->second.is_unreadable) {
+      finding.kind = Finding::Kind::kUnreadable;
+      finding.is_damage = false;
+      finding.cure = kReadAgain;
+      finding.repair = Finding::Repair::kNothing;
+    } else if (whose.functions.empty() && whose.tenants.empty() && records.is_readable) {
       finding.is_damage = false;
       finding.kind = whose.is_program ? Finding::Kind::kProgram : Finding::Kind::kLeftover;
       if (whose.is_program) {
@@ -320,6 +365,24 @@ void Doctor::check_objects(const Records& records, const Stored& stored, Examina
     }
     examination.findings.push_back(std::move(finding));
   }
+  if (examination.lost_changes == 0) return;
+  Finding finding;
+  finding.kind = Finding::Kind::kDatabase;
+  finding.thing = "database state.db";
+  finding.problem = fmt::format(
+      "is older than its objects{}: state.db-wal was lost or damaged, or state.db was replaced by an older copy; it "
+      "does "
+      "not name {} objects",
+      examination.lost_changes == INT64_MAX
+          ? ""
+          : fmt::format(" and lacks {} change{}", examination.lost_changes, examination.lost_changes == 1 ? "" : "s"),
+      examination.unnamed);
+  finding.works = "what it names";
+  finding.cure =
+      "restore state.db from a backup; or start the server, which moves those objects aside, and deploy again what is "
+      "missing";
+  finding.path = "state.db";
+  examination.findings.push_back(std::move(finding));
 }
 
 }  // namespace quern::daemon

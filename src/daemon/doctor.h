@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -15,7 +16,9 @@ namespace quern::daemon {
 
 /// One thing in a state folder that is not as it should be.
 struct Finding {
-  enum class Kind : uint8_t { kDatabase, kObject, kFunction, kProgram, kLeftover, kPermissions };
+  /// kUnreadable: this examination could not read it (no permission, no descriptor, a disk that does not answer), and
+  /// so does not know whether it is damaged. Nothing is repaired then.
+  enum class Kind : uint8_t { kDatabase, kObject, kFunction, kProgram, kLeftover, kPermissions, kUnreadable };
   /// What `Doctor::repair` does about it.
   enum class Repair : uint8_t {
     kNothing,     ///< only people can: deploy again, restore a backup, be another user
@@ -51,11 +54,18 @@ struct Examination {
   int64_t schema = 0;    ///< of the database; 0: there is none that can be read
   uint64_t objects = 0;  ///< object files, whole or not
   uint64_t objects_bytes = 0;
-  uint64_t unnamed = 0;  ///< objects that no record names: the server removes them when it starts
+  uint64_t unnamed = 0;        ///< objects that no record names: the server removes them when it starts,
+  bool keeps_unnamed = false;  ///< or moves them aside, because the database may be older than they are
+  /// Changes that the database has lost, as `State` counts them; INT64_MAX: nobody knows how many.
+  int64_t lost_changes = 0;
   uint64_t tenant_objects = 0;
   uint64_t programs = 0;  ///< compiled ones
+  os::TreeSize aside;     ///< what was moved away at some time
 
-  bool is_healthy() const { return findings.empty() || !findings.front().is_damage; }
+  bool is_healthy() const {
+    return std::none_of(findings.begin(), findings.end(),
+                        [](const Finding& one) { return one.is_damage || one.kind == Finding::Kind::kUnreadable; });
+  }
 };
 
 /// One thing that `Doctor::repair` did, in words.
@@ -71,11 +81,14 @@ struct Repaired {
 /// the database. Records of functions stay: a version whose object is lost is not replaced by an older one, calls of it
 /// get an error, and deploying it again mends it.
 ///
+/// Only what is known to be damaged is moved. A database, or a folder, that cannot be read or copied ends the
+/// examination with the error that it gave. Links are followed where the server follows them.
+///
 /// For one thread.
 class Doctor {
  public:
   /// kConflict if a server has the folder open; kNotFound if it holds no state. With `may_repair` the lock is made if
-  /// it is not there; without, nothing is.
+  /// it is not there, for the owner of the folder; without, nothing is.
   static Result<Doctor> open(const std::string& folder, bool may_repair);
 
   Result<Examination> examine() const;
@@ -92,14 +105,16 @@ class Doctor {
   Doctor(std::string folder, os::Fd lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
   // doctor.cc: what is looked at
   void check_permissions(Examination& examination) const;
-  Stored look_at_objects(Examination& examination) const;
+  Result<Stored> look_at_objects(Examination& examination) const;
+  Status look_at_shelf(const std::string& shelf, Stored& stored, Examination& examination) const;
   void check_versions(const Records& records, const Stored& stored, Examination& examination) const;
   void check_objects(const Records& records, const Stored& stored, Examination& examination) const;
+  /// Where a file of the state folder is: the files of the database lie where the link `state.db` leads.
+  std::string place_of(const std::string& name) const;
   // doctor_database.cc
   Result<Records> read_database(const Stored& stored, Examination& examination) const;
   static Result<Records> read_copy(const std::string& copy);
   // doctor_repair.cc
-  class Aside;
   Status put_right(const std::string& path, uint32_t owner) const;
   Status forget_programs(const std::vector<std::string>& objects) const;
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "daemon/doctor_parts.h"
 #include "daemon/sqlite.h"
 
@@ -20,9 +23,23 @@ std::string without_path(const Error& error, const std::string& copy) {
   return text.substr(0, text.find("; "));
 }
 
-Status copy_file(const std::string& from, const std::string& to) {
-  QUERN_TRY(const Bytes bytes, os::read_file(from));
-  return os::write_file(to, bytes);
+/// Whether SQLite says that the file is not as it was written. Whatever else fails (no room, no permission, no memory,
+/// a disk that does not answer) tells nothing about the file.
+bool tells_of_damage(const Error& error) {
+  constexpr std::string_view kWords[] = {"file is not a database", "malformed", "no such table", "no such column"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](std::string_view words) { return error.text.find(words) != std::string::npos; });
+}
+
+Error cannot_copy(const std::string& path, const Error& why) {
+  return {
+      why.code,
+      fmt::format("{}: cannot be copied to be examined: {}{}; nothing was changed", path, why.text,
+                  why.code == ErrorCode::kExhausted ? "; make room, or name a folder that has room in $TMPDIR" : "")};
+}
+
+Error cannot_examine(const std::string& path, const Error& why) {
+  return {why.code, fmt::format("{}: its copy cannot be examined: {}; nothing was changed", path, why.text)};
 }
 
 /// Empty if SQLite finds nothing wrong with it. `schema` is set then.
@@ -57,10 +74,14 @@ Result<Doctor::Records> Doctor::read_database(const Stored& stored, Examination&
     examination.findings.push_back(std::move(finding));
     return Records{};
   };
-  const std::string path = folder_ + "/state.db";
+  const std::string path = place_of("state.db");
   const auto status = os::status_of(path);
   const std::string beside =
       stored.files.empty() ? "" : fmt::format(", and {} objects are beside it", stored.files.size());
+  // The resolved path of a link that leads nowhere is the link itself.
+  if (status && !os::exists(path))
+    return not_found(fmt::format(
+        "{}: is a link that leads nowhere; mount what it leads to, or restore state.db. Nothing was changed", path));
   if (!status || (status->is_file && status->size_bytes == 0)) {
     // A server that was never asked for anything: it makes what it needs.
     if (stored.files.empty()) return Records{};
@@ -70,10 +91,15 @@ Result<Doctor::Records> Doctor::read_database(const Stored& stored, Examination&
 
   QUERN_TRY(const std::string copy, os::make_temporary_folder("quern-doctor"));
   const Scratch scratch{copy};
-  QUERN_TRY(copy_file(path, copy + "/state.db"));
-  if (os::exists(path + "-wal")) QUERN_TRY(copy_file(path + "-wal", copy + "/state.db-wal"));
+  for (const char* name : {"state.db", "state.db-wal"}) {
+    const std::string from = place_of(name);
+    if (!os::status_of(from)) continue;
+    if (const Status copied = os::copy_file(from, fmt::format("{}/{}", copy, name)); !copied.ok())
+      return cannot_copy(from, copied.error());
+  }
   int64_t schema = 0;
   const auto problem = integrity_problem(copy + "/state.db", schema);
+  if (!problem.ok() && !tells_of_damage(problem.error())) return cannot_examine(path, problem.error());
   if (!problem.ok()) return lost(fmt::format("cannot be read ({}){}", without_path(problem.error(), copy), beside));
   if (!problem->empty()) return lost(fmt::format("is damaged ({}){}", *problem, beside));
   if (schema == 0 && !stored.files.empty()) return lost("has no tables" + beside);
@@ -81,8 +107,14 @@ Result<Doctor::Records> Doctor::read_database(const Stored& stored, Examination&
   auto records = read_copy(copy);
   if (records.ok()) {
     examination.schema = schema;
+    QUERN_TRY(const auto told, State::read_changes(folder_));
+    examination.keeps_unnamed = !told || *told > records->changes;
+    if (told && *told > records->changes)
+      examination.lost_changes = *told == INT64_MAX ? INT64_MAX : *told - records->changes;
     return records;
   }
+  if (records.error().code != ErrorCode::kUnsupported && !tells_of_damage(records.error()))
+    return cannot_examine(path, records.error());
   if (records.error().code != ErrorCode::kUnsupported)
     return lost(fmt::format("cannot be read ({}){}", without_path(records.error(), copy), beside));
   Finding finding;
@@ -117,6 +149,9 @@ Result<Doctor::Records> Doctor::read_copy(const std::string& copy) {
     if (!more) break;
     records.programs.push_back(programs.text(0));
   }
+  Statement changes(database, "SELECT count FROM changes");
+  QUERN_TRY(changes.next());
+  records.changes = changes.number(0);
   records.is_readable = true;
   return records;
 }

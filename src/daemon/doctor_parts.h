@@ -17,6 +17,7 @@ struct Doctor::Records {
   std::vector<FunctionRecord> functions;  ///< as State::functions gives them
   std::vector<TenantObject> tenant_objects;
   std::vector<std::string> programs;  ///< objects of compiled programs
+  int64_t changes = 0;                ///< that named objects, as the database counts them (State)
 
   bool is_current(size_t i) const {
     return i + 1 == functions.size() || functions[i].tenant != functions[i + 1].tenant ||
@@ -29,6 +30,7 @@ struct Doctor::Stored {
   struct File {
     uint64_t size_bytes = 0;
     std::string problem;  ///< empty: it is whole
+    bool is_unreadable = false;
   };
   std::map<std::string, File> files;
 

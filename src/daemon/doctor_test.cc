@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -318,6 +320,157 @@ TEST_F(DoctorTest, ADatabaseThatIsLostGoesAsideWithItsObjects) {
     os::remove_tree(folder_ + "/aside");
     for (const char* name : {"/state.db-wal", "/state.db-shm"}) os::remove_file(folder_ + name);
   }
+}
+
+// A disk that is full, or a file that is not ours to read, says nothing about the state.
+TEST_F(DoctorTest, ADatabaseThatCannotBeCopiedEndsTheExamination) {
+  const auto expect_error = [&](ErrorCode code, const char* text) {
+    const auto before = tree();
+    const auto doctor = Doctor::open(folder_, true);
+    ASSERT_TRUE(doctor.ok()) << doctor.error().text;
+    const auto seen = doctor->examine();
+    ASSERT_FALSE(seen.ok());
+    EXPECT_EQ(seen.error().code, code) << seen.error().text;
+    EXPECT_THAT(seen.error().text, HasSubstr("state.db: cannot be copied to be examined: "));
+    EXPECT_THAT(seen.error().text, HasSubstr(text));
+    EXPECT_EQ(tree(), before);
+  };
+  struct rlimit limit {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small { 4096, limit.rlim_max };
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  expect_error(ErrorCode::kExhausted, "name a folder that has room in $TMPDIR");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  signal(SIGXFSZ, handler);
+  if (geteuid() == 0) {
+    for (const auto& [path, content] : tree()) ASSERT_EQ(lchown(path.c_str(), 65534, 65534), 0);
+    ASSERT_EQ(chown(folder_.c_str(), 65534, 65534), 0);
+    ASSERT_EQ(chown((folder_ + "/state.db").c_str(), 0, 0), 0);
+    ASSERT_EQ(seteuid(65534), 0);
+    const auto doctor = Doctor::open(folder_, true);
+    const auto seen = doctor.ok() ? doctor->examine() : Result<Examination>(doctor.error());
+    ASSERT_EQ(seteuid(0), 0);
+    ASSERT_FALSE(seen.ok());
+    EXPECT_EQ(seen.error().code, ErrorCode::kDenied) << seen.error().text;
+    EXPECT_FALSE(os::exists(folder_ + "/aside"));
+  }
+}
+
+TEST_F(DoctorTest, AnObjectThatCannotBeReadIsNotTakenForDamaged) {
+  // Its first bytes are mapped nowhere: reading them is an I/O error.
+  os::remove_file(path_of(tensor_));
+  ASSERT_EQ(symlink("/proc/self/mem", path_of(tensor_).c_str()), 0);
+  // A disk that is not mounted.
+  os::remove_file(path_of(manifests_["mill"]));
+  ASSERT_EQ(symlink("/nowhere/at/all", path_of(manifests_["mill"]).c_str()), 0);
+  os::remove_file(path_of(program_));
+  ASSERT_EQ(symlink("/proc/self/mem", path_of(program_).c_str()), 0);
+  const Examination seen = examine();
+  EXPECT_FALSE(seen.is_healthy());
+  ASSERT_EQ(seen.findings.size(), 3U);
+  for (const Finding& one : seen.findings) {
+    EXPECT_EQ(one.kind, Finding::Kind::kUnreadable) << one.thing;
+    EXPECT_FALSE(one.is_damage);
+    EXPECT_EQ(one.repair, Finding::Repair::kNothing);
+    EXPECT_THAT(one.cure, HasSubstr("make it readable"));
+  }
+  EXPECT_FALSE(seen.versions[0].is_whole);
+  EXPECT_TRUE(seen.versions[1].is_whole);
+  EXPECT_EQ(repair().findings.size(), 3U);
+  EXPECT_FALSE(os::exists(folder_ + "/aside"));
+  EXPECT_TRUE((*State::open(folder_))->binary("key")->has_value()) << "its record stays";
+}
+
+// As the server does.
+TEST_F(DoctorTest, FollowsLinks) {
+  const std::string disk = folder_ + "-disk";
+  ASSERT_TRUE(os::make_folders(disk).ok());
+  const auto move_and_link = [&](const std::string& name) {
+    fs::rename(folder_ + "/" + name, disk + "/" + fs::path(name).filename().string());
+    fs::create_symlink(disk + "/" + fs::path(name).filename().string(), folder_ + "/" + name);
+  };
+  move_and_link("state.db");
+  move_and_link("objects/" + tensor_.substr(0, 2));
+  move_and_link("objects");
+  EXPECT_TRUE(examine().findings.empty());
+  EXPECT_TRUE(repair().findings.empty());
+  ASSERT_EQ(chmod((disk + "/state.db").c_str(), 0644), 0);
+  const Examination seen = examine();
+  ASSERT_EQ(seen.findings.size(), 1U);
+  EXPECT_EQ(seen.findings[0].thing, "state.db");
+  EXPECT_TRUE(repair().findings.empty());
+  EXPECT_EQ(os::status_of(disk + "/state.db")->mode, 0600U);
+  // What a killed server left in the log is beside the file, not beside the link.
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto state = State::open(folder_);
+    _exit(state.ok() && (*state)->remove_function("t1", "wheel").ok() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_GT(os::file_size(disk + "/state.db-wal").value_or(0), 0U);
+  EXPECT_EQ(examine().versions.size(), 1U);
+  os::remove_file(disk + "/state.db-wal");
+  os::remove_file(disk + "/state.db");
+  const auto lost = open(true).examine();
+  ASSERT_FALSE(lost.ok());
+  EXPECT_THAT(lost.error().text, HasSubstr("state.db: is a link that leads nowhere"));
+  EXPECT_FALSE(os::exists(folder_ + "/aside"));
+  os::remove_tree(disk);
+}
+
+TEST_F(DoctorTest, TellsOfADatabaseThatIsOlderThanItsObjects) {
+  const Bytes old = *os::read_file(folder_ + "/state.db");
+  {
+    auto state = State::open(folder_);
+    add_function(**state, "new", 'n', "24 other bytes are here.");
+  }
+  ASSERT_TRUE(os::write_file(folder_ + "/state.db", old).ok());
+  const Examination seen = examine();
+  ASSERT_EQ(seen.findings.size(), 1U);
+  EXPECT_EQ(seen.findings[0].kind, Finding::Kind::kDatabase);
+  EXPECT_THAT(seen.findings[0].problem, HasSubstr("is older than its objects and lacks 1 change:"));
+  EXPECT_THAT(seen.findings[0].problem, HasSubstr("it does not name 3 objects"));
+  EXPECT_EQ(seen.findings[0].repair, Finding::Repair::kNothing);
+  EXPECT_TRUE(seen.keeps_unnamed);
+  EXPECT_FALSE(repair().is_healthy());
+  EXPECT_EQ(functions(), (std::vector<std::string>{"mill", "wheel"}));
+  const Examination after = examine();
+  EXPECT_TRUE(after.is_healthy());
+  EXPECT_EQ(after.aside.files, 3U) << "the server moved them";
+  EXPECT_FALSE(after.keeps_unnamed);
+}
+
+TEST_F(DoctorTest, AStoreWithoutFormatOrObjectsIsTold) {
+  write(folder_ + "/objects/format", "garbage");
+  Examination seen = examine();
+  EXPECT_TRUE(seen.is_healthy());
+  ASSERT_EQ(seen.findings.size(), 1U);
+  EXPECT_EQ(seen.findings[0].thing, "objects/format");
+  EXPECT_TRUE(repair().findings.empty());
+  EXPECT_EQ(functions().size(), 2U);
+  EXPECT_EQ(as_text(*os::read_file(folder_ + "/objects/format")), "1\n");
+
+  os::remove_tree(folder_ + "/objects");
+  seen = examine();
+  EXPECT_FALSE(seen.is_healthy());
+  EXPECT_EQ(seen.findings.size(), 8U);
+  for (const Finding& one : seen.findings)
+    EXPECT_EQ(one.repair, one.kind == Finding::Kind::kProgram ? Finding::Repair::kForget : Finding::Repair::kNothing);
+  EXPECT_EQ(functions().size(), 2U) << "their records stay";
+}
+
+TEST_F(DoctorTest, TheLockThatTheSuperuserMakesIsTheOwners) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  for (const auto& [path, content] : tree()) ASSERT_EQ(lchown(path.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chown(folder_.c_str(), 65534, 65534), 0);
+  os::remove_file(folder_ + "/lock");
+  EXPECT_TRUE(examine().findings.empty());
+  EXPECT_FALSE(os::exists(folder_ + "/lock")) << "an examination makes nothing";
+  EXPECT_TRUE(repair().findings.empty());
+  EXPECT_EQ(os::status_of(folder_ + "/lock")->owner, 65534U);
 }
 
 TEST_F(DoctorTest, LeavesTheDatabaseOfANewerQuernAlone) {

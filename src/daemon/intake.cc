@@ -37,11 +37,19 @@ Status FolderReceiver::begin_file(const std::string& name, uint64_t size_bytes) 
                     "is not needed",
                     name, show_bytes(kInMemory)));
   sum_ = nullptr;
-  if (head_bytes_ > 0)
-    sum_ = std::make_unique<Sha256>();
-  else
-    large_->slices = slices_of(name, {}, size_bytes);
+  if (head_bytes_ == 0) return set_slices({});
+  sum_ = std::make_unique<Sha256>();
   return {};
+}
+
+Status FolderReceiver::set_slices(std::span<const std::byte> head) {
+  large_->slices = slices_of(name_, head, large_->size_bytes);
+  all_slices_ += large_->slices.size();
+  if (all_slices_ <= kMostSlices) return {};
+  return exhausted(
+      fmt::format("tar: file '{:.64}': the large files of this folder have {} tensors, and at most {} are "
+                  "taken; leave out tensors that no buffer needs",
+                  name_, all_slices_, kMostSlices));
 }
 
 Status FolderReceiver::add_bytes(std::span<const std::byte> bytes) {
@@ -55,7 +63,7 @@ Status FolderReceiver::add_bytes(std::span<const std::byte> bytes) {
     content_->insert(content_->end(), part.begin(), part.end());
     bytes = bytes.subspan(part.size());
     if (content_->size() < head_bytes_) return {};
-    large_->slices = slices_of(name_, *content_, large_->size_bytes);
+    QUERN_TRY(set_slices(*content_));
     // The first tensors may begin within what was taken for the head.
     QUERN_TRY(write(*content_));
   }
@@ -79,6 +87,7 @@ Status FolderReceiver::write(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(part.size());
     if (offset_ < slice.offset + slice.size_bytes) continue;
     slice.sha256 = writer_->hash();
+    writer_->rest();
     writers_.emplace(slice.sha256, std::move(writer_));
     writer_ = nullptr;  // also where another has the same elements
     ++slice_;
@@ -145,8 +154,9 @@ std::unique_ptr<Receiver> Intake::take(std::unique_ptr<Upload> upload) {
 }
 
 void Intake::run(std::function<void()> work) {
-  Job job = [work](bool) { work(); };
-  if (!jobs_.push(std::move(job))) work();
+  // Moved: whatever the work holds is let go where it is done, and not by whoever called this.
+  Job job = [work = std::move(work)](bool) { work(); };
+  if (!jobs_.push(std::move(job))) job(false);
 }
 
 }  // namespace quern::daemon

@@ -52,6 +52,8 @@ class FolderReceiver final : public Receiver, private TarStream::Sink {
 
   /// A larger file is not kept in memory, and neither is what comes once so much is.
   static constexpr uint64_t kSmallFile = 4 * kMiB, kSmallTensorFile = 64 * kKiB, kInMemory = 16 * kMiB;
+  /// Tensors of large files, each of which is a file on disk: as many as a function may have buffers.
+  static constexpr size_t kMostSlices = 16384;
 
  private:
   Status begin_file(const std::string& name, uint64_t size_bytes) override;
@@ -59,12 +61,14 @@ class FolderReceiver final : public Receiver, private TarStream::Sink {
   Status end_file() override;
   /// Writes what of these bytes, which are at `offset_`, is a tensor's.
   Status write(std::span<const std::byte> bytes);
+  Status set_slices(std::span<const std::byte> head);
 
   const ObjectStore store_;
   TarStream tar_{*this};
   Files files_;
   std::map<std::string, std::unique_ptr<ObjectWriter>> writers_;  ///< by hash
   uint64_t in_memory_ = 0;
+  size_t all_slices_ = 0;
 
   // The file that comes.
   Bytes* content_ = nullptr;    ///< all of it, or its head

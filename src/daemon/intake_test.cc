@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/intake.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "function/npy.h"
 #include "os/file.h"
 
@@ -101,6 +103,43 @@ TEST_F(FolderReceiverTest, WhatIsNotKeptLeavesNothing) {
   files["raw.bin"] = numbers(FolderReceiver::kSmallFile + 1);
   receive(files, 1 << 20);
   for (const std::string& name : os::list_folder(folder_)) EXPECT_FALSE(name.ends_with(".tmp")) << name;
+}
+
+/// A file of so many tensors of one byte each.
+Bytes tensors_of_one_byte(size_t count) {
+  std::string header = "{";
+  for (size_t i = 0; i < count; ++i)
+    header += fmt::format("{}\"{}\":{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{},{}]}}", i > 0 ? "," : "", i,
+                          i, i + 1);
+  header += "}";
+  ByteWriter length;
+  length.put(uint64_t{header.size()});
+  Bytes file = length.take();
+  for (const std::byte byte : as_bytes_of(header)) file.push_back(byte);
+  for (size_t i = 0; i < count; ++i) file.push_back(static_cast<std::byte>(i));
+  return file;
+}
+
+TEST_F(FolderReceiverTest, ManyTensorsTakeOneDescriptorAtATime) {
+  const size_t before = os::list_folder("/proc/self/fd").size();
+  const auto receiver = receive({{"t.safetensors", tensors_of_one_byte(2000)}}, 64 * 1024);
+  EXPECT_LT(os::list_folder("/proc/self/fd").size(), before + 8);
+  const std::byte byte{7};
+  const std::string hash = sha256(std::span(&byte, 1));
+  ObjectWriter* writer = receiver->find(hash);
+  ASSERT_NE(writer, nullptr);
+  ASSERT_TRUE(writer->keep().ok());
+  EXPECT_EQ(store_->get(hash)->size(), 1u);
+}
+
+TEST_F(FolderReceiverTest, SoManyTensorsAreRefused) {
+  FolderReceiver receiver(*store_);
+  const Bytes tar = *write_tar({{"t.safetensors", tensors_of_one_byte(FolderReceiver::kMostSlices + 1)}});
+  const Status added = receiver.add(tar);
+  ASSERT_FALSE(added.ok());
+  EXPECT_EQ(added.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(added.error().text.find("have 16385 tensors, and at most 16384 are taken"), std::string::npos)
+      << added.error().text;
 }
 
 }  // namespace

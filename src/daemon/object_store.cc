@@ -138,6 +138,10 @@ Status ObjectStore::copy_to(std::string_view hash, uint64_t size, const os::Fd& 
 
 bool ObjectStore::has(std::string_view hash) const { return is_hash(hash) && os::exists(path_of(hash)); }
 
+uint64_t ObjectStore::size_of(std::string_view hash) const {
+  return is_hash(hash) ? os::file_size(path_of(hash)).value_or(0) : 0;
+}
+
 void ObjectStore::remove(std::string_view hash) {
   if (is_hash(hash)) os::remove_file(path_of(hash));
 }
@@ -191,6 +195,12 @@ const std::string& ObjectWriter::hash() {
   return hash_;
 }
 
+void ObjectWriter::rest() {
+  if (!file_) return;
+  if (size_bytes_ > begun_bytes_) os::begin_writing(file_, begun_bytes_, size_bytes_ - begun_bytes_);
+  file_.reset();
+}
+
 Status ObjectWriter::keep() {
   store_.wait_for_disk();
   const std::string place = store_.path_of(hash());
@@ -210,6 +220,11 @@ Status ObjectWriter::keep() {
   if (path_.empty()) {
     if (size_bytes_ > 0) return damaged(hash_);  // it was kept, and the disk lost it since
     QUERN_TRY(open_file());
+  }
+  if (!file_) {
+    auto file = os::open_file(path_);
+    if (!file.ok()) return unwritable(store_.folder_, file.error());
+    file_ = *std::move(file);
   }
   if (const Status kept = os::rename_durably(file_, path_, place); !kept.ok())
     return unwritable(store_.folder_, kept.error());

@@ -40,6 +40,8 @@ class ObjectStore {
 
   /// Whether there is a file for it; says nothing about its bytes.
   bool has(std::string_view hash) const;
+  /// Of its file; 0 if there is none.
+  uint64_t size_of(std::string_view hash) const;
 
   /// Nothing happens if there is none.
   void remove(std::string_view hash);
@@ -76,6 +78,8 @@ class ObjectWriter {
   /// The hash of all that was added; the same every time, and nothing is added after the first.
   const std::string& hash();
   uint64_t size_bytes() const { return size_bytes_; }
+  /// All was added: gives its descriptor back until `keep`, so that an upload of many objects needs one at a time.
+  void rest();
   /// It is in the store, on disk, when this returns. What is there whole already stays; a damaged object is replaced.
   Status keep();
 

@@ -14,112 +14,6 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 6;
-// `turn`: whichever version of a name has the highest is current.
-constexpr const char* kTables = R"(
-  CREATE TABLE versions (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, created_at TEXT NOT NULL, turn INTEGER NOT NULL,
-    PRIMARY KEY (tenant, name, version));
-  CREATE TABLE version_files (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, path TEXT NOT NULL, object TEXT NOT NULL,
-    PRIMARY KEY (tenant, name, version, path),
-    FOREIGN KEY (tenant, name, version) REFERENCES versions ON DELETE CASCADE);
-  CREATE TABLE settings (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL, value TEXT NOT NULL,
-    PRIMARY KEY (tenant, name, path));
-  CREATE TABLE history (
-    age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, at TEXT NOT NULL,
-    what TEXT NOT NULL, version TEXT NOT NULL);
-  CREATE INDEX history_of ON history (tenant, name, age);
-)";
-constexpr const char* kStandings = R"(
-  CREATE TABLE standings (tenant TEXT NOT NULL PRIMARY KEY, vtime INTEGER NOT NULL);
-)";
-constexpr const char* kBinaries = R"(
-  CREATE TABLE binaries (
-    age INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, object TEXT NOT NULL, signatures BLOB NOT NULL);
-)";
-constexpr const char* kObjects = R"(
-  CREATE TABLE version_constants (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL, buffer TEXT NOT NULL, object TEXT NOT NULL,
-    bytes INTEGER NOT NULL, PRIMARY KEY (tenant, name, version, buffer),
-    FOREIGN KEY (tenant, name, version) REFERENCES versions ON DELETE CASCADE);
-  CREATE TABLE tenant_objects (
-    tenant TEXT NOT NULL, object TEXT NOT NULL, bytes INTEGER NOT NULL, created_at TEXT NOT NULL,
-    PRIMARY KEY (tenant, object));
-)";
-// Programs are functions without a version here. Identities are numbers without a sign, kept as ones with it.
-constexpr const char* kProfiles = R"(
-  CREATE TABLE kernel_times (
-    age INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, device TEXT NOT NULL, identity INTEGER NOT NULL,
-    samples INTEGER NOT NULL, groups INTEGER NOT NULL, mean_ps INTEGER NOT NULL, spread_ps INTEGER NOT NULL,
-    last_ps BLOB NOT NULL, seen_s INTEGER NOT NULL, UNIQUE (owner, device, identity));
-  CREATE TABLE function_kernels (
-    age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,
-    identity INTEGER NOT NULL, kernel INTEGER NOT NULL, groups INTEGER NOT NULL,
-    UNIQUE (tenant, name, version, identity));
-)";
-constexpr const char* kGaps = R"(
-  CREATE TABLE function_gaps (
-    age INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, version TEXT NOT NULL,
-    device TEXT NOT NULL, after INTEGER NOT NULL, gaps BLOB NOT NULL,
-    UNIQUE (tenant, name, version, device, after));
-)";
-// Schema 1 kept the current version of each name.
-constexpr const char* kFromOne = R"(
-  INSERT INTO versions SELECT tenant, name, version, created_at, 1 FROM functions;
-  INSERT INTO version_files
-    SELECT tenant, name, version, path, object FROM function_files JOIN functions USING (tenant, name);
-  INSERT INTO history (tenant, name, at, what, version)
-    SELECT tenant, name, created_at, 'deployed', version FROM functions;
-  DROP TABLE function_files;
-  DROP TABLE functions;
-)";
-
-// An empty database calls every object garbage. Where objects are there, it is the database that was lost.
-Status refuse_lost(const std::string& folder, std::string_view what) {
-  for (const std::string& shelf : os::list_folder(folder + "/objects"))
-    if (!os::list_folder(folder + "/objects/" + shelf).empty())
-      return unavailable(
-          fmt::format("state folder {}: its database state.db {}, and objects of functions are there; "
-                      "restore state.db from a backup, or move the folder 'objects' away to begin anew "
-                      "('quern doctor' tells more). Nothing was changed",
-                      os::absolute(folder), what));
-  return {};
-}
-
-Status check_whole(const std::string& folder) {
-  const std::optional<uint64_t> size = os::file_size(folder + "/state.db");
-  if (size.value_or(0) > 0) return {};
-  return refuse_lost(folder, size ? "is empty" : "is missing");
-}
-
-Status prepare_schema(Database& database, const std::string& folder) {
-  int64_t schema = 0;
-  {
-    Statement version(database, "PRAGMA user_version");
-    QUERN_TRY(version.next());
-    schema = version.number(0);
-  }
-  if (schema == kSchema) return {};
-  if (schema == 0) QUERN_TRY(refuse_lost(folder, "has no tables"));
-  if (schema > kSchema || schema < 0)
-    return unsupported(
-        fmt::format("state folder {}: was written by another Quern (schema {}, this one knows {}); "
-                    "run that one, or name another folder",
-                    folder, schema, kSchema));
-  std::string changes;
-  if (schema < 2) changes += fmt::format("{} {}", kTables, schema == 1 ? kFromOne : kBinaries);
-  if (schema < 3) changes += kStandings;  // nobody stands anywhere yet
-  if (schema < 4) changes += kObjects;    // constants are still in the files; nobody has put anything
-  if (schema < 5) changes += kProfiles;   // nothing was learned yet
-  // Schema 5 kept gaps of all devices as one. Nobody knows whose they were, and a few calls show them again.
-  if (schema == 5) changes += "DROP TABLE function_gaps;";
-  changes += kGaps;
-  return database.atomically(
-      [&] { return database.execute(fmt::format("{} PRAGMA user_version={}", changes, kSchema)); });
-}
-
 // Times in one blob: they are never looked at one by one.
 template <class T>
 Bytes bytes_of(const std::vector<T>& numbers) {
@@ -141,27 +35,6 @@ std::vector<T> numbers_of(const Bytes& bytes) {
 constexpr const char* kOfFunctions[] = {"function_kernels", "function_gaps"};
 
 }  // namespace
-
-Result<std::unique_ptr<State>> State::open(const std::string& folder, std::function<void()> before_disk) {
-  QUERN_TRY(os::make_folders(folder, 0700));
-  auto lock = os::lock_file(folder + "/lock");
-  if (!lock.ok() && lock.error().code == ErrorCode::kConflict)
-    return conflict(fmt::format("state folder {}: is in use by another server; stop that one, or name another folder",
-                                os::absolute(folder)));
-  if (!lock.ok()) return std::move(lock).error();
-  QUERN_TRY(os::make_private(folder));
-  QUERN_TRY(check_whole(folder));
-  QUERN_TRY(auto objects, ObjectStore::open(folder + "/objects", std::move(before_disk)));
-  // Made before SQLite does: what SQLite puts beside it has the same mode.
-  if (!os::exists(folder + "/state.db")) QUERN_TRY(os::write_file(folder + "/state.db", {}));
-  QUERN_TRY(os::make_private(folder + "/state.db"));
-  QUERN_TRY(auto database, Database::open(folder + "/state.db"));
-  QUERN_TRY(prepare_schema(database, os::absolute(folder)));
-  std::unique_ptr<State> state(new State(std::move(lock).value(), std::move(objects), std::move(database)));
-  QUERN_TRY(const auto aside, state->collect());
-  for (const std::string& path : aside) os::remove_file(path);
-  return state;
-}
 
 Status State::check_objects(const FunctionRecord& function) const {
   const auto missing = [&](const std::string& object, const std::string& of) {
@@ -202,7 +75,7 @@ Status State::insert_objects(const FunctionRecord& function) {
 
 Result<int64_t> State::put_function(const FunctionRecord& function) {
   QUERN_TRY(check_objects(function));
-  QUERN_TRY(database_.atomically([&]() -> Status {
+  QUERN_TRY(atomically([&]() -> Status {
     const auto of = [&](Statement&& statement) {
       return std::move(statement.bind(function.tenant).bind(function.name).bind(function.version));
     };
@@ -212,7 +85,8 @@ Result<int64_t> State::put_function(const FunctionRecord& function) {
                   .bind(function.created_at)
                   .run());
     QUERN_TRY(insert_objects(function));
-    return take_turn(function.tenant, function.name, function.version);
+    QUERN_TRY(take_turn(function.tenant, function.name, function.version));
+    return count_change();
   }));
   // Rows are numbered as they come.
   Statement row(database_, "SELECT rowid FROM versions WHERE tenant = ? AND name = ? AND version = ?");
@@ -222,7 +96,7 @@ Result<int64_t> State::put_function(const FunctionRecord& function) {
 
 Status State::change_objects(const FunctionRecord& function) {
   QUERN_TRY(check_objects(function));
-  return database_.atomically([&]() -> Status {
+  return atomically([&]() -> Status {
     QUERN_TRY(check_stored(function.tenant, function.name, function.version));
     for (const char* table : {"version_files", "version_constants"})
       QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ? AND version = ?", table))
@@ -230,7 +104,8 @@ Status State::change_objects(const FunctionRecord& function) {
                     .bind(function.name)
                     .bind(function.version)
                     .run());
-    return insert_objects(function);
+    QUERN_TRY(insert_objects(function));
+    return count_change();
   });
 }
 
@@ -502,11 +377,14 @@ Status State::put_binary(const BinaryRecord& binary) {
   if (!objects_.has(binary.object))
     return not_found(fmt::format("binary {}: object {} is not in the store; put it there before the record", binary.key,
                                  binary.object));
-  return Statement(database_, "INSERT OR REPLACE INTO binaries (key, object, signatures) VALUES (?, ?, ?)")
-      .bind(binary.key)
-      .bind(binary.object)
-      .bind(std::span<const std::byte>(binary.signatures))
-      .run();
+  return atomically([&]() -> Status {
+    QUERN_TRY(Statement(database_, "INSERT OR REPLACE INTO binaries (key, object, signatures) VALUES (?, ?, ?)")
+                  .bind(binary.key)
+                  .bind(binary.object)
+                  .bind(std::span<const std::byte>(binary.signatures))
+                  .run());
+    return count_change();
+  });
 }
 
 Result<std::optional<BinaryRecord>> State::binary(std::string_view key) {
@@ -520,13 +398,16 @@ Status State::put_tenant_object(const std::string& tenant, const std::string& ha
                                 const std::string& created_at) {
   if (!objects_.has(hash))
     return not_found(fmt::format("object {}: is not in the store; put it there before the record", hash));
-  return Statement(database_,
-                   "INSERT OR IGNORE INTO tenant_objects (tenant, object, bytes, created_at) VALUES (?, ?, ?, ?)")
-      .bind(tenant)
-      .bind(hash)
-      .bind(static_cast<int64_t>(bytes))
-      .bind(created_at)
-      .run();
+  return atomically([&]() -> Status {
+    QUERN_TRY(Statement(database_,
+                        "INSERT OR IGNORE INTO tenant_objects (tenant, object, bytes, created_at) VALUES (?, ?, ?, ?)")
+                  .bind(tenant)
+                  .bind(hash)
+                  .bind(static_cast<int64_t>(bytes))
+                  .bind(created_at)
+                  .run());
+    return count_change();
+  });
 }
 
 Status State::remove_tenant_object(std::string_view tenant, std::string_view hash) {
@@ -565,21 +446,37 @@ Result<State::Stored> State::stored(std::string_view tenant) {
   QUERN_TRY(bytes.bind(tenant).next());
   Statement count(database_, "SELECT COUNT(*) FROM tenant_objects WHERE tenant = ?");
   QUERN_TRY(count.bind(tenant).next());
-  return Stored{static_cast<uint64_t>(bytes.number(0)), static_cast<uint64_t>(count.number(0))};
+  Stored stored{static_cast<uint64_t>(bytes.number(0)), static_cast<uint64_t>(count.number(0))};
+  // The database does not say how large files are. An object never changes, so the store is asked once for each.
+  Statement files(database_, "SELECT DISTINCT object FROM version_files WHERE tenant = ?");
+  files.bind(tenant);
+  if (file_bytes_.size() > kMostSizes) file_bytes_.clear();
+  for (;;) {
+    QUERN_TRY(const bool more, files.next());
+    if (!more) return stored;
+    uint64_t& known = file_bytes_[files.text(0)];
+    if (known == 0) known = objects_.size_of(files.text(0));
+    stored.bytes += known;
+  }
 }
 
-Result<std::vector<std::string>> State::collect(const std::set<std::string>& also) {
-  QUERN_TRY(database_.execute(fmt::format(
-      "DELETE FROM binaries WHERE age NOT IN (SELECT age FROM binaries ORDER BY age DESC LIMIT {})", kMostBinaries)));
-  std::set<std::string> keep = also;
+Result<std::set<std::string>> State::named() {
+  std::set<std::string> objects;
   Statement rows(database_,
                  "SELECT object FROM version_files UNION SELECT object FROM version_constants "
                  "UNION SELECT object FROM binaries UNION SELECT object FROM tenant_objects");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
-    if (!more) break;
-    keep.insert(rows.text(0));
+    if (!more) return objects;
+    objects.insert(rows.text(0));
   }
+}
+
+Result<std::vector<std::string>> State::collect(const std::set<std::string>& also) {
+  QUERN_TRY(database_.execute(fmt::format(
+      "DELETE FROM binaries WHERE age NOT IN (SELECT age FROM binaries ORDER BY age DESC LIMIT {})", kMostBinaries)));
+  QUERN_TRY(std::set<std::string> keep, named());
+  keep.insert(also.begin(), also.end());
   return objects_.set_aside(keep);
 }
 

@@ -9,9 +9,11 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/result.h"
 #include "daemon/object_store.h"
 #include "daemon/profile_records.h"
@@ -63,22 +65,35 @@ struct TenantObject {
   bool operator==(const TenantObject&) const = default;
 };
 
+/// Whether an object's file may have this name: a SHA-256 in hex digits.
+inline bool is_object_name(std::string_view name) {
+  return name.size() == kSha256Digits && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 /// What survives the daemon: `FOLDER/state.db` (SQLite) says what is deployed, `FOLDER/objects` holds the bytes.
 ///
 /// A change is on disk when its call returns, and there whole or not at all if the daemon dies within it. Objects come
 /// first, then the record that names them; what an interruption leaves without a record goes at the next `open`.
 ///
+/// `open` deletes such objects only if the database is as new as they are. Every change that names objects is counted
+/// twice: in the database, and in the file `FOLDER/changes`. If the database has counted fewer, it has lost records
+/// (with its file state.db-wal, or because an older copy replaced it). `open` then moves objects without a record into
+/// `FOLDER/aside`, and says so in the log. It does the same if there is no such file: an older Quern wrote the folder.
+///
 /// From one thread at a time (StateThread has it); `objects()` from any.
 class State {
  public:
-  /// kConflict if another process has the folder; kUnsupported if a newer Quern wrote it.
-  /// `before_disk`: see ObjectStore.
+  /// kConflict if another process has the folder; kUnsupported if a newer Quern wrote it; kInvalid if the folder holds
+  /// other things and no state. Takes the folder away from other users. `before_disk`: see ObjectStore.
   static Result<std::unique_ptr<State>> open(const std::string& folder, std::function<void()> before_disk = {});
 
   /// All of `work` or nothing of it, also if the daemon dies within it.
   template <class F>
   Status atomically(F&& work) {
-    return database_.atomically(std::forward<F>(work));
+    const bool is_outermost = !std::exchange(is_within_, true);
+    const Status done = database_.atomically(std::forward<F>(work));
+    if (is_outermost) end_changes(done.ok());
+    return done;
   }
 
   /// For tests that let the database fail.
@@ -136,7 +151,10 @@ class State {
   /// belongs into `also`.
   Result<std::vector<std::string>> collect(const std::set<std::string>& also = {});
 
-  /// What a tenant has on disk: objects that it put, and constants of its functions; each once.
+  /// What `FOLDER/changes` counted: nothing if there is no such file, INT64_MAX if it makes no sense.
+  static Result<std::optional<int64_t>> read_changes(const std::string& folder);
+
+  /// What a tenant has on disk: objects that it put, and constants and sources of its functions; each once.
   struct Stored {
     uint64_t bytes = 0, objects = 0;  ///< of all; and how many it put
   };
@@ -160,9 +178,28 @@ class State {
   Status put_function_kernel(const FunctionKernelRecord& record);
   Status put_gaps(const GapsRecord& record);
 
-  os::Fd lock_;  // first in, last out
+  // state_open.cc
+  Status begin_changes(const std::string& folder);
+  /// How many objects there were.
+  Result<uint64_t> put_unnamed_aside(const std::string& folder);
+  /// Within a change: it names objects.
+  Status count_change();
+  void end_changes(bool are_made);
+  void tell_changes();
+  /// All objects that a record names.
+  Result<std::set<std::string>> named();
+
+  static constexpr size_t kMostSizes = 65536;
+
+  os::Fd lock_;                                 // first in, last out
+  std::map<std::string, uint64_t> file_bytes_;  ///< of sources, by hash; those that were asked for
   ObjectStore objects_;
   Database database_;
+  std::string changes_path_;
+  os::Fd changes_file_;
+  int64_t changes_ = 0;      ///< that named objects, as the database counts them
+  int64_t new_changes_ = 0;  ///< those of them in the change that is under way
+  bool is_within_ = false;   ///< `atomically`
 };
 
 }  // namespace quern::daemon

@@ -20,7 +20,7 @@ Storage::Storage(const Config& config)
 
 Status Storage::check(const Accounts& accounts, const std::string& tenant, uint64_t bytes, bool is_object) const {
   const Account& account = accounts.by_tenant.at(tenant);
-  if (account.uploads >= kMostUploadsOfTenant || accounts.uploads >= kMostUploads)
+  if (account.uploads >= kMostUploadsOfTenant || (accounts.uploads >= kMostUploads && account.uploads > 0))
     return exhausted(fmt::format("tenant {}: {} uploads are under way, the most there may be; retry later", tenant,
                                  account.uploads >= kMostUploadsOfTenant ? account.uploads : accounts.uploads));
   if (is_object && account.stored.objects >= kMostObjects)

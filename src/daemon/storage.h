@@ -24,8 +24,9 @@ class Storage {
   /// What the tenant has now.
   void set_stored(const std::string& tenant, State::Stored stored);
 
-  static constexpr uint64_t kMostObjects = 4096;                           ///< that a tenant put
-  static constexpr uint32_t kMostUploads = 64, kMostUploadsOfTenant = 16;  ///< at a time
+  static constexpr uint64_t kMostObjects = 4096;  ///< that a tenant put
+  static constexpr uint32_t kMostUploads = 64,
+                            kMostUploadsOfTenant = 16;  ///< at a time; a tenant without any may always begin one
 
  private:
   struct Account {

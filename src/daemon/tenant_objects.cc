@@ -64,23 +64,27 @@ void TenantObjects::stop() {
 }
 
 void TenantObjects::work() {
-  while (auto job = jobs_.pop()) (*job)(false);
+  while (auto item = jobs_.pop()) {
+    item->work(false);
+    item->work = nullptr;
+    jobs_.done(item->tenant);
+  }
 }
 
 template <class Done, class Work>
-void TenantObjects::hand_over(Done done, Work work) {
+void TenantObjects::hand_over(const std::string& tenant, Done done, Work work) {
   Job job = [done, work](bool is_stopping) {
     if (is_stopping) return done(unavailable("the server is stopping; retry elsewhere or later"));
     done(work());
   };
-  if (!jobs_.push(std::move(job))) done(exhausted("too many objects are being stored or read; retry later"));
+  if (!jobs_.push(tenant, std::move(job))) done(exhausted("too many objects are being stored or read; retry later"));
 }
 
 void TenantObjects::put(const std::string& tenant, std::unique_ptr<Upload> upload,
                         std::function<void(Result<ObjectStatus>)> done) {
   // Shared, for a job can be copied and an upload cannot.
   const auto shared = std::make_shared<std::unique_ptr<Upload>>(std::move(upload));
-  hand_over(std::move(done), [this, tenant, shared]() -> Result<ObjectStatus> {
+  hand_over(tenant, std::move(done), [this, tenant, shared]() -> Result<ObjectStatus> {
     const uint64_t removals_before = removals();
     QUERN_TRY(const ConstantRecord stored, deployer_.put_object(tenant, std::move(*shared)));
     ObjectStatus status;
@@ -113,7 +117,7 @@ void TenantObjects::open(const std::string& tenant, std::vector<std::string> ids
   }
   trim();
   if (is_all) return done(std::move(found));
-  hand_over(std::move(done), [this, tenant, ids = std::move(ids), found]() -> Result<std::vector<ObjectRef>> {
+  hand_over(tenant, std::move(done), [this, tenant, ids = std::move(ids), found]() -> Result<std::vector<ObjectRef>> {
     std::vector<ObjectRef> all = found;
     for (size_t i = 0; i < ids.size(); ++i)
       if (!all[i]) {
@@ -129,7 +133,7 @@ void TenantObjects::read(const std::string& tenant, std::string id, bool keep, T
   auto object = find(tenant, id, !keep, now);
   trim();
   if (!object.ok() || *object) return done(std::move(object));
-  hand_over(std::move(done), [this, tenant, id = std::move(id)] { return load(tenant, id); });
+  hand_over(tenant, std::move(done), [this, tenant, id = std::move(id)] { return load(tenant, id); });
 }
 
 void TenantObjects::unread(const ObjectRef& object, Time now) {
@@ -149,7 +153,7 @@ void TenantObjects::remove(const std::string& tenant, std::string id, Time now, 
     return done(lease ? Status() : Status(no_tenant_object(id)));
   }
   if (!is_hex(id, kSha256Digits)) return done(no_tenant_object(id));
-  hand_over(std::move(done), [this, tenant, id = std::move(id)]() -> Status {
+  hand_over(tenant, std::move(done), [this, tenant, id = std::move(id)]() -> Status {
     QUERN_TRY(deployer_.drop_object(tenant, id));
     const StoredRef dropped = tables_.with([&](Tables& tables) -> StoredRef {
       ++tables.removals;
@@ -171,7 +175,7 @@ void TenantObjects::list(const std::string& tenant, Time now,
       leases.push_back({id, lease.bytes.size(), true, "", lease.expires - now});
     }
   });
-  hand_over(std::move(done), [this, tenant, leases = std::move(leases)]() -> Result<std::vector<ObjectStatus>> {
+  hand_over(tenant, std::move(done), [this, tenant, leases = std::move(leases)]() -> Result<std::vector<ObjectStatus>> {
     QUERN_TRY(const auto stored, deployer_.list_objects(tenant));
     std::vector<ObjectStatus> all;
     for (const TenantObject& one : stored) all.push_back({one.hash, one.bytes, false, one.created_at, {}});

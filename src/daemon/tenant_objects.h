@@ -15,12 +15,12 @@
 #include "base/time.h"
 #include "base/units.h"
 #include "daemon/daemon.h"
+#include "daemon/fair_queue.h"
 #include "daemon/host_object.h"
 #include "daemon/memory_view.h"
 #include "ipc/arena.h"
 #include "os/guarded.h"
 #include "os/thread.h"
-#include "os/work_queue.h"
 
 namespace quern::daemon {
 
@@ -58,7 +58,7 @@ struct ObjectLimits {
 /// The objects of all tenants: those they put, which the deployer stores and which are brought into memory for calls,
 /// and outputs of calls under a lease, which only memory has and a restart forgets.
 ///
-/// Any thread. What needs the disk happens on threads of its own, at most kMostWaiting at a time; the rest at once. A
+/// Any thread. What needs the disk happens on threads of its own, where tenants take turns; the rest at once. A
 /// lease has no timer: whatever is asked of this looks for those that are over, and so does every call (`sweep`).
 class TenantObjects {
  public:
@@ -113,7 +113,7 @@ class TenantObjects {
 
   void work();
   template <class Done, class Work>
-  void hand_over(Done done, Work work);
+  void hand_over(const std::string& tenant, Done done, Work work);
   /// Null: it may be on disk. `takes`: a lease is off the table.
   Result<ObjectRef> find(const std::string& tenant, const std::string& id, bool takes, Time now);
   LeaseRef find_lease(const std::string& tenant, const std::string& id, bool takes, Time now);
@@ -131,8 +131,8 @@ class TenantObjects {
   Result<std::shared_ptr<void>> take_room(uint64_t size_bytes);
   uint64_t removals() const;
 
-  static constexpr size_t kMostWaiting = 256;
-  static constexpr int kThreads = 2;
+  static constexpr size_t kMostWaiting = 256, kMostWaitingOfTenant = 64;
+  static constexpr int kThreads = 3;  ///< all but one at most work for a tenant
 
   // Constant after construction.
   Deployer& deployer_;
@@ -145,7 +145,7 @@ class TenantObjects {
   std::atomic<uint64_t> copied_bytes_{0};
   std::shared_ptr<std::atomic<uint64_t>> taken_bytes_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::atomic<int64_t> next_end_{Time::never().ns};
-  os::WorkQueue<Job> jobs_{kMostWaiting};
+  FairQueue<Job> jobs_{{kMostWaiting, kMostWaitingOfTenant, kThreads - 1}};
   os::Guarded<Tables> tables_;
   std::vector<os::Thread> threads_;
 };

@@ -18,13 +18,34 @@ std::vector<int> refused(std::string_view source) {
   return lines;
 }
 
+/// `text` as a scalar of YAML.
+std::string json_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c == '\n' ? "\\n" : c == '\x7f' ? "\\x7f" : std::string(1, c);
+  }
+  return out + '"';
+}
+
+std::string mistakes_of(const Files& files) {
+  std::string all;
+  for (const Mistake& one : parse_manifest(files).mistakes) all += to_string(one) + "\n";
+  return all;
+}
+
 TEST(Includes, OwnFilesAreTaken) {
   for (const char* line : {"#include \"pixel.h\"", "#include <pixel.h>", " # include \"sub/pixel.h\" // \"/etc\"",
                            "%:include \"./pixel.h\"", "#/* a */include/* b */\"pixel.h\"", "#include_next <a..b/..c.h>",
                            "#ifdef __has_include", "#if __has_include(\"pixel.h\") && defined(__has_include)",
                            "// #include \"/etc/passwd\"", "x = \"#include\";", "float include = a */* b */ include_;",
                            "#pragma unroll", "#define includes(x) x", "int reinclude; // see /etc/passwd and ..",
-                           "/* We do not", "   include anything. */", ""})
+                           "/* We do not", "   include anything. */", "",
+                           // Text inside of comments is no directive.
+                           "/*\n#include \"../x.h\"\n*/", "/* a\r\n * #include </etc/passwd>\r\n */ float x;",
+                           "float x; /*\n# include NAME\n*/\n#include \"pixel.h\"", "// */ #include \"/etc/passwd\"",
+                           "// a \\\n#include \"../x.h\"", "char c = '\"'; /*\n#include NAME\n*/ char d = '\\'';",
+                           "#define A \"/*\" /*\n#include NAME\n*/"})
     EXPECT_TRUE(check_includes(line).empty()) << line;
 }
 
@@ -53,11 +74,28 @@ TEST(Includes, NoSpellingIsAWayRound) {
            "#inc\\\nlude \"/etc/passwd\"",
            "#inc\\ \t\r\nlude \"/etc/passwd\"",
            "#inc?\?/\nlude \"/etc/passwd\"",
+           "#inc\\\n\rlude \"/etc/passwd\"",
+           "#inc\\ \n\rlude \"/etc/passwd\"",
+           "#inc?\?/\n\rlude \"/etc/passwd\"",
+           "#include \\\n\r\"/etc/passwd\"",
+           "#include \"a\\\"/../../../etc/passwd\"",
+           "#include \"a?\?/\"/../../../etc/passwd\"",
+           "#include <a\\>/../../../etc/passwd>",
+           "#include \"sub\\..\\x\"",
+           "#if __has_include(\"a\\\"/../../etc/passwd\")",
            "#include \\\n \"/etc\\\n/passwd\"",
            "#include \"sub/..\\\n/../x\"",
            "/* a */ /* b */ # /* c */ include /* d */ \"/etc/passwd\"",
            "/*\n*/#include \"/etc/passwd\"",
            "#/*\n*/include \"/etc/passwd\"",
+           "#/*\n\r*/include \"/etc/passwd\"",
+           "\" /* \"\n#include \"/etc/passwd\"\n\" */ \"",
+           "/* *\\\n/\n#include \"/etc/passwd\"\n/* */",
+           "/\\\n* */ \"/*\"\n#include \"/etc/passwd\"\n/* */",
+           "#if 0\n#error /*\n#endif\n#include \"/etc/passwd\"\n/* */",
+           "R\"(/*)\"\n#include \"/etc/passwd\"\n/* */",
+           "1'0 /*'\n#include \"/etc/passwd\"\n/* */",
+           "#include <a/*b>\n#include \"/etc/passwd\"\n/* */",
            "#/*\n*/ /**/ include NAME",
            "#include /*\n*/ \"/etc/passwd\"",
            "// ?\?/\n#include \"/etc/passwd\"",
@@ -87,7 +125,8 @@ TEST(Includes, LongLinesTakeNoLongerThanTheirLength) {
     while (all.size() < 4 << 20) all += text;
     return all;
   };
-  EXPECT_THAT(check_includes(repeat("/**/")).at(0).text, HasSubstr("or more than 64 in a row; break it up"));
+  EXPECT_TRUE(check_includes(repeat("/**/")).empty()) << "a compiler does not see them";
+  EXPECT_THAT(check_compiled_text(repeat("/**/")).at(0).text, HasSubstr("or more than 64 in a row; break it up"));
   EXPECT_TRUE(check_includes(repeat("a/**/")).empty());
   EXPECT_FALSE(check_includes(repeat("__has_include/*")).empty());
   EXPECT_TRUE(check_includes(repeat("\\u{*/")).empty());
@@ -96,8 +135,39 @@ TEST(Includes, LongLinesTakeNoLongerThanTheirLength) {
   EXPECT_EQ(check_includes(repeat("#include X\n")).size(), 100U);
 }
 
+TEST(Includes, ACompilerGetsTheSameLinesWithoutComments) {
+  struct Case {
+    const char *source, *compiled;
+  };
+  for (const Case& one : {
+           Case{"a\r\nb\rc\n\rd\n\r\ne", "a\nb\nc\nd\n\ne"},
+           Case{"x /* a */ y // b\nz", "x         y     \nz"},
+           Case{"x /* a\nb */ y", "x     \n     y"},
+           // What follows a comment in a directive is part of the directive.
+           Case{"#define X 1 /* a\nb */ + 2\ny", "#define X 1     \\\n     + 2\ny"},
+           Case{"/*\n*/ # /*\n*/ define X", "  \n   #   \\\n   define X"},
+           Case{"#define X 1 // a \\\n b\ny", "#define X 1       \n  \ny"},
+           Case{"\"// no comment\" '\"' // one", "\"// no comment\" '\"'       "},
+           Case{"\"a\\\"/*\" \"b\\\n/*\" /**/", "\"a\\\"/*\" \"b\\\n/*\"     "},
+           Case{"#include <a//b.h> // c", "#include <a//b.h>     "},
+           Case{"#if __has_include(<a//b.h>) && 1 < 2 // c > d", "#if __has_include(<a//b.h>) && 1 < 2         "},
+           Case{"#error see a//b's c\n// d", "#error see a//b's c\n    "},
+           Case{"a / b */ c", "a / b */ c"},
+           Case{"a//**/b", "a      "},
+       }) {
+    EXPECT_EQ(text_to_compile(one.source), one.compiled) << one.source;
+    EXPECT_EQ(text_to_compile(one.compiled), one.compiled) << one.source;
+  }
+  // Where compilers may differ, all comments stay.
+  for (const char* text :
+       {"/* a */ // ?\?/\nb", "/* a */ x = 1'000;", "/* a */ don't // b", "/* a */ R\"(// b)\"", "/* a */ /* b",
+        "/* a */ /* b *\\\n/ c */", "/* a */ /\\\n/ b", "// a\n#error /* b", "// a\n// b \\ \nc", "/**/ #er\\\nror /*"})
+    EXPECT_EQ(text_to_compile(text), text) << text;
+}
+
 TEST(Includes, LinesAreThoseOfTheFile) {
   EXPECT_EQ(refused("a\\\nb\r\nc\n#include X\n"), std::vector<int>{4});
+  EXPECT_EQ(refused("/* a\nb\n*/\n#include X\n"), std::vector<int>{4});
   EXPECT_EQ(refused("#include X\r#include \"y.h\"\r#include Z"), (std::vector<int>{1, 3}));
 }
 
@@ -119,6 +189,25 @@ kernels: [{entry: k, global: [8], args: [{out: z}]}]
   EXPECT_THAT(to_string(parsed.mistakes[0]), HasSubstr("sub/b.h:2:1: error: #include \"../../secret\" leaves"));
   files["sub/b.h"] = bytes_of("#include \"c.h\"\n");
   EXPECT_TRUE(parse_manifest(files).manifest);
+}
+
+TEST(Includes, NamesOfHeadersHaveNothingThatEndsANameForSomeReaders) {
+  for (const std::string name : {"pixel.h", "sub/pixel 2.h", "b..c.h", "it's.h"})
+    EXPECT_TRUE(is_header_name(name)) << name;
+  for (const std::string name : {"a\\\"/x.h", "a\"b.h", "a>b.h", "a<b.h", "a\nb.h", "a\x7f.h", ""}) {
+    EXPECT_FALSE(is_header_name(name)) << name;
+    if (name.empty()) continue;
+    Files files;
+    files["function.yaml"] = bytes_of("programs: {opencl: {files: [a.cl], headers: [" + json_text(name) + "]}}");
+    files["a.cl"] = bytes_of("");
+    files[name] = bytes_of("");
+    EXPECT_THAT(mistakes_of(files), HasSubstr("in its name; rename it")) << name;
+  }
+  // A program file is named in a #line: that takes quotes, and no line ends.
+  Files files;
+  files["function.yaml"] = bytes_of("programs: {opencl: " + json_text("a\n#include </etc/passwd>\n.cl") + "}");
+  files["a\n#include </etc/passwd>\n.cl"] = bytes_of("");
+  EXPECT_THAT(mistakes_of(files), HasSubstr("has a control character in its name; rename it"));
 }
 
 }  // namespace

@@ -238,7 +238,15 @@ void ManifestReader::read_program(const YamlNode& key, const YamlNode& node) {
       for (const YamlNode& file : files->children) read_program_file(file, program.files);
     }
     if (const YamlNode* headers = node.find("headers"); headers && is_sequence(*headers, "headers"))
-      for (const YamlNode& file : headers->children) read_program_file(file, program.headers);
+      for (const YamlNode& file : headers->children) {
+        if (file.is_scalar() && !is_header_name(file.text))
+          mistakes_.error(file,
+                          fmt::format("header {} has a backslash, a quote, '<', '>' or a control character in its "
+                                      "name; rename it",
+                                      shown(file.text)));
+        else
+          read_program_file(file, program.headers);
+      }
     if (const YamlNode* options = node.find("options"); options && !options->is_null()) read_options(*options, program);
     if (const YamlNode* defines = node.find("defines"); defines && !defines->is_null()) read_defines(*defines, program);
   }
@@ -265,6 +273,9 @@ void ManifestReader::read_program_file(const YamlNode& node, std::vector<std::st
     return mistakes_.error(
         node, fmt::format("there is no file {}{}", shown(*name), hint.empty() ? "; add it to the folder" : hint));
   }
+  // It is also the name in a `#line`, which a line end would end.
+  if (std::any_of(name->begin(), name->end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+    return mistakes_.error(node, fmt::format("file {} has a control character in its name; rename it", shown(*name)));
   if (as_text(file->second).find('\0') != std::string_view::npos)
     mistakes_.error(node, fmt::format("file {} is not text (it has a zero byte); programs are sources", shown(*name)));
   for (const IncludeProblem& problem : check_includes(as_text(file->second)))

@@ -37,17 +37,30 @@ void tell_examination_json(const std::string& folder, const Examination& seen,
                         json_string(one.done));
   fmt::print(
       "{{\"state\": {}, \"healthy\": {}, \"schema\": {}, \"objects\": {}, \"objects_bytes\": {}, \"unnamed_objects\": "
-      "{}, \"tenant_objects\": {}, \"programs\": {}, \"functions\": [{}], \"findings\": [{}], \"repaired\": [{}]}}\n",
+      "{}, \"keeps_unnamed\": {}, \"tenant_objects\": {}, \"programs\": {}, \"aside_files\": {}, \"functions\": [{}], "
+      "\"findings\": [{}], \"repaired\": [{}]}}\n",
       json_string(folder), seen.is_healthy(), seen.schema, seen.objects, seen.objects_bytes, seen.unnamed,
-      seen.tenant_objects, seen.programs, versions, findings, done);
+      seen.keeps_unnamed, seen.tenant_objects, seen.programs, seen.aside.files, versions, findings, done);
 }
 
-void tell_findings(const Examination& seen, bool is_damage) {
-  std::vector<std::vector<std::string>> rows{
-      {is_damage ? "DAMAGED" : "NOTE", "WHAT IS WRONG", "WHAT STILL WORKS", "WHAT TO DO"}};
+enum class Group { kDamaged, kUnreadable, kNotes };
+
+Group group_of(const Finding& finding) {
+  if (finding.kind == Finding::Kind::kUnreadable) return Group::kUnreadable;
+  return finding.is_damage ? Group::kDamaged : Group::kNotes;
+}
+
+/// Returns how many there are.
+size_t tell_findings(const Examination& seen, Group group, const char* title) {
+  std::vector<std::vector<std::string>> rows{{title, "WHAT IS WRONG", "WHAT STILL WORKS", "WHAT TO DO"}};
   for (const Finding& one : seen.findings)
-    if (one.is_damage == is_damage) rows.push_back({one.thing, one.problem, one.works, one.cure});
+    if (group_of(one) == group) rows.push_back({one.thing, one.problem, one.works, one.cure});
   if (rows.size() > 1) fmt::print("{}\n", align(rows));
+  return rows.size() - 1;
+}
+
+std::string count_of(size_t count, const char* what) {
+  return fmt::format("{} {} {}", count, count == 1 ? "thing is" : "things are", what);
 }
 
 void tell_examination(const std::string& folder, const Examination& seen,
@@ -57,26 +70,29 @@ void tell_examination(const std::string& folder, const Examination& seen,
     for (const auto& one : repaired) rows.push_back({one.thing, one.done});
     fmt::print("{}\n", align(rows));
   }
-  tell_findings(seen, true);
-  tell_findings(seen, false);
-  size_t whole = 0, damaged = 0;
+  const size_t damaged = tell_findings(seen, Group::kDamaged, "DAMAGED");
+  const size_t unreadable = tell_findings(seen, Group::kUnreadable, "UNREADABLE");
+  tell_findings(seen, Group::kNotes, "NOTE");
+  size_t whole = 0;
   for (const auto& one : seen.versions) whole += one.is_whole;
-  for (const Finding& one : seen.findings) damaged += one.is_damage;
   std::vector<std::vector<std::string>> rows{{"CHECKED", ""}};
   rows.push_back({"database", seen.schema ? fmt::format("schema {}", seen.schema) : "none that can be read"});
   rows.push_back({"functions", fmt::format("{} of {} versions are whole", whole, seen.versions.size())});
-  rows.push_back({"objects", fmt::format("{}, {}{}", seen.objects, show_bytes(seen.objects_bytes),
-                                         seen.unnamed ? fmt::format("; {} that no record names, which the server "
-                                                                    "removes when it starts",
-                                                                    seen.unnamed)
-                                                      : "")});
+  rows.push_back(
+      {"objects", fmt::format("{}, {}{}", seen.objects, show_bytes(seen.objects_bytes),
+                              seen.unnamed ? fmt::format("; {} that no record names, which the server {} "
+                                                         "when it starts",
+                                                         seen.unnamed, seen.keeps_unnamed ? "moves aside" : "removes")
+                                           : "")});
   rows.push_back({"of tenants", fmt::format("{} objects", seen.tenant_objects)});
   rows.push_back({"programs", fmt::format("{} compiled", seen.programs)});
+  if (seen.aside.files)
+    rows.push_back({"aside", fmt::format("{} files, {}; remove what nobody misses", seen.aside.files,
+                                         show_bytes(seen.aside.bytes))});
   fmt::print("{}\n", align(rows));
-  if (damaged == 0)
-    fmt::print("state folder {}: all is well\n", folder);
-  else
-    fmt::print("state folder {}: {} {} damaged\n", folder, damaged, damaged == 1 ? "thing is" : "things are");
+  std::string verdict = damaged ? count_of(damaged, "damaged") : "";
+  if (unreadable) verdict += (damaged ? ", " : "") + count_of(unreadable, "unreadable");
+  fmt::print("state folder {}: {}\n", folder, verdict.empty() ? "all is well" : verdict);
 }
 
 Result<bool> examine_folder(const DoctorFlags& flags) {
@@ -102,8 +118,8 @@ void add_doctor(CLI::App& app, Work& work) {
   command->add_flag("--repair", flags->repair, "Move what is damaged into STATE/aside, so that the server starts");
   command->add_flag("--json", flags->json, "Write JSON for programs");
   command->footer(
-      "Ends with 0 if all is well and with 1 if something is damaged. Without --repair nothing is changed, and\n"
-      "--repair deletes nothing. A note is something that the server puts right by itself.\n\nExamples:\n"
+      "Ends with 0 if all is well and with 1 if something is damaged or cannot be read. Without --repair nothing is\n"
+      "changed, and --repair deletes nothing. A note is something that the server puts right by itself.\n\nExamples:\n"
       "  quern doctor ./state\n"
       "  quern doctor ./state --repair");
   command->callback([=, &work] {

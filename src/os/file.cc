@@ -84,6 +84,21 @@ Result<Bytes> read_file(const std::string& path, uint64_t most) {
   return bytes;
 }
 
+Result<Bytes> read_to_end(const Fd& file, const std::string& path, uint64_t most) {
+  constexpr uint64_t kStep = uint64_t{1} << 20;
+  Bytes bytes;
+  for (;;) {
+    // One byte more than is allowed shows that there are too many.
+    const size_t before = bytes.size(), room = std::min(kStep, most + 1 - before);
+    bytes.resize(before + room);
+    QUERN_TRY(const size_t got, read_some(file, path, std::span(bytes).subspan(before)));
+    bytes.resize(before + got);
+    if (bytes.size() > most)
+      return exhausted(fmt::format("{}: has more than {} bytes, the most that are read", path, most));
+    if (got < room) return bytes;
+  }
+}
+
 Result<Fd> create_file(const std::string& path) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd) return failed(path, "create");
@@ -109,6 +124,33 @@ Status rename_durably(const Fd& file, const std::string& from, const std::string
 
 Status rename_file(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) != 0) return failed(to, "rename");
+  return {};
+}
+
+Status copy_file(const std::string& from, const std::string& to) {
+  constexpr size_t kPiece = 1 << 20;
+  QUERN_TRY(const Fd source, open_file(from));
+  QUERN_TRY(const Fd target, create_file(to));
+  Bytes piece(kPiece);
+  for (;;) {
+    QUERN_TRY(const size_t size, read_some(source, from, piece));
+    QUERN_TRY(append(target, to, std::span(piece).first(size)));
+    if (size < piece.size()) return {};
+  }
+}
+
+Result<Fd> open_to_change(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return failed(path, "open");
+  return fd;
+}
+
+Status overwrite(const Fd& file, const std::string& path, std::span<const std::byte> bytes) {
+  ssize_t written = 0;
+  do written = ::pwrite(file.get(), bytes.data(), bytes.size(), 0);
+  while (written < 0 && errno == EINTR);
+  if (written < 0) return failed(path, "write");
+  if (static_cast<size_t>(written) < bytes.size()) return exhausted(fmt::format("{}: was written in part", path));
   return {};
 }
 
@@ -144,6 +186,11 @@ bool is_private_folder(const std::string& path) {
   struct stat found;
   return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() &&
          (found.st_mode & 077) == 0;
+}
+
+bool is_own_folder(const std::string& path) {
+  const auto status = status_of(path);
+  return status && status->is_folder && status->owner == ::geteuid();
 }
 
 Status make_private_folder(const std::string& path) {
@@ -267,6 +314,33 @@ std::vector<std::string> list_folder(const std::string& folder) {
   return names;
 }
 
+Result<std::vector<std::string>> read_folder(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code problem;
+  for (fs::directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem))
+    names.push_back(it->path().filename().string());
+  if (problem) {
+    errno = problem.value();
+    return failed(folder, "read");
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TreeSize size_of_tree(const std::string& folder) {
+  TreeSize size;
+  std::error_code problem;
+  for (fs::recursive_directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem)) {
+    const auto status = status_of(it->path().string());
+    if (!status || !status->is_file) continue;
+    ++size.files;
+    size.bytes += status->size_bytes;
+  }
+  return size;
+}
+
+// Whoever removes a file that others lock holds the lock while doing so: one that waited for it, or opened the file
+// before, then has the lock of a file without a name.
 Result<Fd> lock_file(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd) return failed(path, "open");
@@ -274,6 +348,12 @@ Result<Fd> lock_file(const std::string& path) {
     if (errno == EWOULDBLOCK) return conflict(fmt::format("{}: is locked by another process", path));
     return failed(path, "lock");
   }
+  struct stat locked {
+  }, named{};
+  if (fstat(fd.get(), &locked) != 0) return failed(path, "stat");
+  if (locked.st_nlink == 0 || ::stat(path.c_str(), &named) != 0 || named.st_dev != locked.st_dev ||
+      named.st_ino != locked.st_ino)
+    return conflict(fmt::format("{}: was removed by another process while it was being locked", path));
   return fd;
 }
 
@@ -286,6 +366,12 @@ bool can_hold_code(const std::string& folder) {
 std::string absolute(const std::string& path) {
   std::error_code ignored;
   return fs::absolute(path, ignored).lexically_normal().string();
+}
+
+std::string resolved(const std::string& path) {
+  std::error_code problem;
+  const fs::path target = fs::canonical(path, problem);
+  return problem ? path : target.string();
 }
 
 }  // namespace quern::os

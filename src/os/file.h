@@ -22,6 +22,10 @@ Result<Fd> open_file(const std::string& path);
 /// The next bytes, as many as fit; fewer only at its end. `path` is for the error's text.
 Result<size_t> read_some(const Fd& file, const std::string& path, std::span<std::byte> into);
 
+/// Reads a pipe or a file, whose length need not be known, to its end. kExhausted past `most` bytes. `path` is for the
+/// error's text.
+Result<Bytes> read_to_end(const Fd& file, const std::string& path, uint64_t most);
+
 /// All or nothing, also when the machine stops: temporary name, fsync, rename, fsync of the folder.
 Status write_file_durably(const std::string& path, std::span<const std::byte> bytes);
 
@@ -39,12 +43,20 @@ void begin_writing(const Fd& file, uint64_t offset, uint64_t size_bytes);
 Status rename_durably(const Fd& file, const std::string& from, const std::string& to);
 /// At once; what was at `to` is gone. Says nothing about the disk.
 Status rename_file(const std::string& from, const std::string& to);
+/// Copies a file of any size, a piece at a time, in place of what `to` held.
+Status copy_file(const std::string& from, const std::string& to);
+/// A file to change in place. It is made empty, for its owner alone, if it is not there.
+Result<Fd> open_to_change(const std::string& path);
+/// Puts `bytes` in place of the first bytes of the file, in one write. `path` is for the error's text.
+Status overwrite(const Fd& file, const std::string& path, std::span<const std::byte> bytes);
 
 Status make_folders(const std::string& path, uint32_t mode = 0755);
 /// A folder that this user made and nobody else can read or write. kDenied if the path is something else already: a
 /// link, a folder of another user, or one that others may use.
 Status make_private_folder(const std::string& path);
 bool is_private_folder(const std::string& path);
+/// Whether it is a folder of this user, whatever its mode; a link is none.
+bool is_own_folder(const std::string& path);
 /// Takes a file or folder away from all but its owner.
 Status make_private(const std::string& path);
 /// A folder that nobody else has, in $TMPDIR or /tmp; its maker removes it.
@@ -77,15 +89,25 @@ Result<std::vector<std::string>> list_files(const std::string& folder, size_t mo
 /// Whether there is a regular file of this relative name below `folder`; a name with `..` or a leading slash has none.
 /// kInvalid if it, or a folder on the way to it, is a link or a special file.
 Result<bool> has_plain_file(const std::string& folder, const std::string& name);
-/// Names directly in `folder`, sorted.
+/// Names directly in `folder`, sorted; none if the folder cannot be read.
 std::vector<std::string> list_folder(const std::string& folder);
+/// The same; kNotFound, kDenied or kInternal if the folder cannot be read.
+Result<std::vector<std::string>> read_folder(const std::string& folder);
+/// Regular files below `folder`, all together; links are not followed.
+struct TreeSize {
+  uint64_t files = 0, bytes = 0;
+};
+TreeSize size_of_tree(const std::string& folder);
 
-/// A lock that ends with its descriptor or its process; kConflict if another process has it.
+/// A lock on the file of this name, which is made if it is not there. The lock ends with its descriptor or its process.
+/// kConflict if another process has it, or if another process removed or replaced the file meanwhile.
 Result<Fd> lock_file(const std::string& path);
 
 /// Whether code can be loaded from files there: not on a noexec mount, and writable.
 bool can_hold_code(const std::string& folder);
 
 std::string absolute(const std::string& path);
+/// Where the links of a path lead; the path itself if nothing is there.
+std::string resolved(const std::string& path);
 
 }  // namespace quern::os

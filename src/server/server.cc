@@ -240,14 +240,23 @@ bool is_loopback(std::string_view host) {
 }
 
 bool is_of_this_machine(std::string_view host, std::string_view origin) {
-  if (!origin.empty() && origin != fmt::format("http://{}", host)) return false;
-  if (host.empty()) return true;
-  // NAME, NAME:PORT or [ADDRESS]:PORT.
-  std::string_view name = host;
-  if (name.starts_with('['))
+  // Names of hosts are the same in capital letters.
+  const auto lower = [](std::string_view text) {
+    std::string result(text);
+    for (char& c : result)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return result;
+  };
+  const std::string address = lower(host);
+  if (!origin.empty() && lower(origin) != "http://" + address) return false;
+  // NAME, NAME:PORT or [ADDRESS]:PORT. The dot of a full name (localhost.) is no part of it.
+  std::string_view name = address;
+  if (name.starts_with('[')) {
     name = name.substr(1, name.find(']') - 1);
-  else
+  } else {
     name = name.substr(0, name.find(':'));
+    if (name.ends_with('.')) name.remove_suffix(1);
+  }
   return is_loopback(name);
 }
 

@@ -25,7 +25,10 @@ struct ServerLimits {
   Duration linger = Duration::seconds(5);        ///< how long what a refused caller still sends is thrown away
   Duration half_closed = Duration::millis(500);  ///< until one that sends no more is asked whether it still listens
   uint64_t answer_json_bytes = 16 * kMiB;        ///< the JSON of an answer to infer
-  uint64_t answers_json_bytes = 256 * kMiB;      ///< of all large ones on their way; a tenant may have half of it
+  uint64_t answers_json_bytes = 256 * kMiB;      ///< of all large ones on their way; one of several tenants has half
+  uint64_t requests_json_bytes = 512 * kMiB;     ///< the same of requests
+  /// In which some of a body, or of an answer, gets through: a caller that is slower keeps what others could use.
+  Duration slowest_turn = Duration::seconds(300);
   uint32_t connections = 1024;  ///< past it the longest idle ones are closed; where none is, new ones get 503
 };
 
@@ -43,7 +46,7 @@ struct ServerConfig {
 bool is_loopback(std::string_view host);
 /// Whether a caller of a server without keys is of this machine, as far as its headers tell: `host` names loopback, and
 /// `origin`, where a browser sends one, is the same. A page of another site reaches loopback through a name that it
-/// points there (DNS rebinding), and its browser sends that name. An absent header is no browser's.
+/// points there (DNS rebinding), and its browser sends that name. A `Host` must be there, also with HTTP/1.0.
 bool is_of_this_machine(std::string_view host, std::string_view origin);
 
 /// The HTTP front door of a daemon: the Open Inference Protocol under /v2, Quern's own paths under /v1.

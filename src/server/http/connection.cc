@@ -338,20 +338,22 @@ Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tena
 Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) {
   Code ec;
   asio::mutable_buffer cut;
-  size_t turn = kTurn;
+  size_t turn = kTurn, got = 0;
+  Time waits_since{0};
   into = skip_front(into, 0);
   while (!into.empty()) {
     const auto some = first_of(into, turn, cut);
     size_t size = socket_.read_some(some, ec);
     if (would_block(ec)) {
       // The limit on a head is one for all of it, and armed already.
-      if (head_.size > 0) arm(limits_.body_idle);
+      if (head_.size > 0) arm_turn(waits_since);
       std::tie(ec, size) = co_await socket_.async_read_some(some, kTuple);
       turn = kTurn;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     unread_ -= size;
     into = skip_front(into, size);
+    if ((got += size) >= kTurn) got = 0, waits_since = {0};
     turn -= std::min(turn, size);
     if (turn == 0) {
       co_await let_others();
@@ -362,23 +364,31 @@ Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) 
   co_return Io::kOk;
 }
 
+void Connection::arm_turn(Time& since) {
+  const Time now = os::now();
+  if (since.ns == 0) since = now;
+  arm(std::max(std::min(limits_.body_idle, since + limits_.slowest_turn - now), Duration{1}));
+}
+
 Task<> Connection::let_others() { co_await asio::post(shard_.io, kAwait); }
 
 Task<Connection::Io> Connection::write_all(std::span<asio::const_buffer> from) {
   Code ec;
   asio::const_buffer cut;
-  size_t turn = kTurn;
+  size_t turn = kTurn, got = 0;
+  Time waits_since{0};
   from = skip_front(from, 0);
   while (!from.empty()) {
     const auto some = first_of(from, turn, cut);
     size_t size = socket_.write_some(some, ec);
     if (would_block(ec)) {
-      arm(limits_.body_idle);
+      arm_turn(waits_since);
       std::tie(ec, size) = co_await socket_.async_write_some(some, kTuple);
       turn = kTurn;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     from = skip_front(from, size);
+    if ((got += size) >= kTurn) got = 0, waits_since = {0};
     turn -= std::min(turn, size);
     if (turn == 0) {
       co_await let_others();
@@ -471,7 +481,9 @@ Task<Connection::Then> Connection::failed_read(Io how) {
   const bool in_head = head_.size == 0;
   Error error{ErrorCode::kDeadline,
               fmt::format("request: {}", in_head ? "the head took longer than " + to_string(limits_.header_time)
-                                                 : "nothing came of the body for " + to_string(limits_.body_idle))};
+                                                 : fmt::format("nothing came of the body for {}, or less than {} in {}",
+                                                               to_string(limits_.body_idle), show_bytes(kTurn),
+                                                               to_string(limits_.slowest_turn)))};
   co_return co_await answer_failure(Failure(std::move(error), 408));
 }
 

@@ -111,13 +111,15 @@ class Connection {
   void end_head(bool closes);
   bool keeps_alive() const;
   void arm(Duration limit);
+  /// While some of a body or an answer is to get through, which began to wait at `since`, or has not waited yet.
+  void arm_turn(Time& since);
   void disarm();
   /// What the daemon hands over in a callback: `ask` gets that.
   template <class T, class Ask>
   Task<T> asked(Ask ask);
-  /// The scribe does it; `work` lives until then.
+  /// The scribe does it in the tenant's turn; `work` lives until then.
   template <class Work>
-  Task<> scribed(const Work& work);
+  Task<> scribed(const daemon::Tenant& tenant, const Work& work);
 
   // infer.cc
   Task<Then> infer(const daemon::Tenant& tenant);
@@ -126,8 +128,8 @@ class Connection {
   Task<Status> open_inputs(const daemon::Tenant& tenant);
   std::optional<Failure> prepare_call(const daemon::Tenant& tenant, const daemon::FunctionRef& function);
   std::optional<Failure> take_answer_room(const daemon::Tenant& tenant, const daemon::Call& call);
-  Task<Status> write_json(const daemon::Function& function, const daemon::Call& call);
-  Task<Then> answer_call(const daemon::Function& function, Time asked);
+  Task<Status> write_json(const daemon::Tenant& tenant, const daemon::Function& function, const daemon::Call& call);
+  Task<Then> answer_call(const daemon::Tenant& tenant, const daemon::Function& function, Time asked);
 
   // deploy.cc
   /// Sends the body on to the disk, `length` bytes of it. An error is told by what comes back; the rest is unread then.
@@ -231,9 +233,9 @@ Task<T> Connection::asked(Ask ask) {
 }
 
 template <class Work>
-Task<> Connection::scribed(const Work& work) {
+Task<> Connection::scribed(const daemon::Tenant& tenant, const Work& work) {
   co_await asked<bool>([&](auto done) {
-    front_.scribe.add([&work, done] {
+    front_.scribe.add(tenant.name, [&work, done] {
       work();
       done(true);
       return false;

@@ -324,11 +324,13 @@ TEST_F(ConnectionTest, AddressTaken) {
 TEST(Loopback, Hosts) {
   for (const char* host : {"127.0.0.1", "127.3.2.1", "::1", "localhost"}) EXPECT_TRUE(is_loopback(host)) << host;
   for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.org", ""}) EXPECT_FALSE(is_loopback(host)) << host;
-  for (const char* host : {"127.0.0.1:8080", "localhost", "localhost:1", "[::1]:8080", ""})
-    EXPECT_TRUE(is_of_this_machine(host, "")) << host;
   for (const char* host :
-       {"evil.example", "evil.example:8080", "10.0.0.1:80", "localhost.evil.example", "[", "[::2]:1"})
+       {"127.0.0.1:8080", "localhost", "localhost:1", "[::1]:8080", "LOCALHOST", "localhost.", "LocalHost.:8080"})
+    EXPECT_TRUE(is_of_this_machine(host, "")) << host;
+  for (const char* host : {"", ".", ":8080", "evil.example", "evil.example:8080", "10.0.0.1:80",
+                           "localhost.evil.example", "localhost..", "[", "[::2]:1"})
     EXPECT_FALSE(is_of_this_machine(host, "")) << host;
+  EXPECT_TRUE(is_of_this_machine("LOCALHOST:8080", "http://localhost:8080"));
   EXPECT_TRUE(is_of_this_machine("localhost:8080", "http://localhost:8080"));
   EXPECT_FALSE(is_of_this_machine("localhost:8080", "http://evil.example"));
   EXPECT_FALSE(is_of_this_machine("localhost:8080", "null"));

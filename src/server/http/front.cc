@@ -28,20 +28,19 @@ void Front::cannot_accept(const std::string& why, Time now) {
   if (is_due(not_accepted_ns_, now)) os::log_warning("server: cannot accept connections: {}", why);
 }
 
-std::shared_ptr<void> Front::take_answer_room(const std::string& tenant, uint64_t bytes) {
-  const uint64_t most = config.limits.answers_json_bytes;
-  const bool is_there = rooms_.with([&](Rooms& rooms) {
-    uint64_t& theirs = rooms.by_tenant[tenant];
-    if (rooms.all + bytes > most || theirs + bytes > most / 2) return false;
-    rooms.all += bytes;
+std::shared_ptr<void> Budget::take(const std::string& tenant, uint64_t bytes) {
+  const bool is_there = taken_.with([&](Taken& taken) {
+    uint64_t& theirs = taken.by_tenant[tenant];
+    if (bytes > bytes_ - taken.all || bytes > bytes_of_tenant_ - theirs) return false;
+    taken.all += bytes;
     theirs += bytes;
     return true;
   });
   if (!is_there) return nullptr;
   return std::shared_ptr<void>(this, [this, tenant, bytes](void*) {
-    rooms_.with([&](Rooms& rooms) {
-      rooms.all -= bytes;
-      rooms.by_tenant[tenant] -= bytes;
+    taken_.with([&](Taken& taken) {
+      taken.all -= bytes;
+      taken.by_tenant[tenant] -= bytes;
     });
   });
 }

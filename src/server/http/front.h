@@ -41,10 +41,31 @@ struct Stages {
   std::atomic<uint64_t> device_ns{0};
 };
 
+/// Memory that callers share: so much in all, and so much for each tenant. Any thread.
+class Budget {
+ public:
+  Budget(uint64_t bytes, uint64_t bytes_of_tenant) : bytes_(bytes), bytes_of_tenant_(bytes_of_tenant) {}
+
+  /// Room that is free again when nobody holds it, which is before this ends. Null if there is none.
+  std::shared_ptr<void> take(const std::string& tenant, uint64_t bytes);
+
+ private:
+  struct Taken {
+    uint64_t all = 0;
+    std::map<std::string, uint64_t> by_tenant;
+  };
+  const uint64_t bytes_, bytes_of_tenant_;
+  os::Guarded<Taken> taken_;
+};
+
 /// What all connections share. Outlives them.
 struct Front {
   Front(ServerConfig c, daemon::Daemon& d, std::string prefix)
-      : config(std::move(c)), daemon(d), id_prefix(std::move(prefix)) {}
+      : config(std::move(c)),
+        daemon(d),
+        id_prefix(std::move(prefix)),
+        requests(config.limits.requests_json_bytes, share_of(config.limits.requests_json_bytes)),
+        answers(config.limits.answers_json_bytes, share_of(config.limits.answers_json_bytes)) {}
 
   const ServerConfig config;
   daemon::Daemon& daemon;
@@ -54,23 +75,19 @@ struct Front {
   std::atomic<uint32_t> connections{0};
   std::atomic<uint32_t> shed{0}, refused{0};  ///< since tell_crowd last told: idle ones that were closed, new ones
   Scribe scribe;
+  Budget requests, answers;  ///< for the JSON of large requests to infer, and of large answers
 
   /// Logs what came of connections past the limit, once a second at most.
   void tell_crowd(Time now);
   /// Logs that no connection can be accepted, once a second at most.
   void cannot_accept(const std::string& why, Time now);
-  /// Room for the JSON of a large answer, free again when nobody holds it. Null if there is none: a tenant may have
-  /// half of ServerLimits::answers_json_bytes.
-  std::shared_ptr<void> take_answer_room(const std::string& tenant, uint64_t bytes);
   /// The id of a request that does not become a call: unique in this process, and most likely beyond.
   std::string make_id() { return id_prefix + std::to_string(next_id.fetch_add(1, std::memory_order_relaxed)); }
 
  private:
-  struct Rooms {
-    uint64_t all = 0;
-    std::map<std::string, uint64_t> by_tenant;
-  };
-  os::Guarded<Rooms> rooms_;
+  /// Where there are several tenants, none has all of it.
+  uint64_t share_of(uint64_t bytes) const { return config.has_keys ? bytes / 2 : bytes; }
+
   std::atomic<int64_t> told_ns_{0}, not_accepted_ns_{0};
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
+#include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -219,6 +220,55 @@ json::object counters_json(const daemon::Counters& counters, const Stages& stage
   return out;
 }
 
+/// Finds a key that an object has twice: json::parse keeps the last of them and does not tell. Nested objects are
+/// passed over.
+class TwiceFinder {
+ public:
+  static constexpr size_t max_object_size = -1, max_array_size = -1, max_key_size = -1, max_string_size = -1;
+  using Code = json::error_code;
+
+  bool on_object_begin(Code&) { return ++level_ > 0; }
+  bool on_object_end(size_t, Code&) { return --level_ >= 0; }
+  bool on_key_part(json::string_view s, size_t, Code&) {
+    key_.append(s.data(), s.size());
+    return true;
+  }
+  bool on_key(json::string_view s, size_t, Code&) {
+    key_.append(s.data(), s.size());
+    if (level_ == 1 && !keys_.insert(key_).second && twice.empty()) twice = key_;
+    key_.clear();
+    return true;
+  }
+  bool on_document_begin(Code&) { return true; }
+  bool on_document_end(Code&) { return true; }
+  bool on_array_begin(Code&) { return true; }
+  bool on_array_end(size_t, Code&) { return true; }
+  bool on_string_part(json::string_view, size_t, Code&) { return true; }
+  bool on_string(json::string_view, size_t, Code&) { return true; }
+  bool on_number_part(json::string_view, Code&) { return true; }
+  bool on_int64(int64_t, json::string_view, Code&) { return true; }
+  bool on_uint64(uint64_t, json::string_view, Code&) { return true; }
+  bool on_double(double, json::string_view, Code&) { return true; }
+  bool on_bool(bool, Code&) { return true; }
+  bool on_null(Code&) { return true; }
+  bool on_comment_part(json::string_view, Code&) { return true; }
+  bool on_comment(json::string_view, Code&) { return true; }
+
+  std::string twice;  ///< the first such key; "" if there is none
+
+ private:
+  int level_ = 0;
+  std::string key_;
+  std::set<std::string> keys_;
+};
+
+std::string key_given_twice(std::string_view object) {
+  json::basic_parser<TwiceFinder> parser{json::parse_options{}};
+  TwiceFinder::Code ec;
+  (void)parser.write_some(false, object.data(), object.size(), ec);
+  return parser.handler().twice;
+}
+
 Answer ok(const json::object& object) { return JsonAnswer{200, json::serialize(object)}; }
 
 }  // namespace
@@ -242,6 +292,8 @@ Result<std::map<std::string, std::string>> read_changes(const Route& route, std:
   };
   if (problem) return wrong("the body is no JSON");
   if (!parsed.is_object()) return wrong("the body is no object");
+  if (const std::string key = key_given_twice(body); !key.empty())
+    return invalid(fmt::format("settings: '{}' is given twice; give it once", key.substr(0, 64)));
   std::map<std::string, std::string> changes;
   for (const auto& item : parsed.get_object()) {
     const std::string path(item.key());

@@ -44,15 +44,24 @@ Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
     co_return co_await answer_failure(std::move(failure));
   }
 
-  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
-  if (const Io io = co_await read_json(json_length); io != Io::kOk) co_return co_await failed_read(io);
   // (GCC 12 destroys what a co_await within ?: gives twice.)
   const bool is_long = json_length > kLongJson;
+  std::shared_ptr<void> room;
+  if (is_long) {
+    room = front_.requests.take(tenant.name, json_length);
+    if (!room) {
+      Failure failure(exhausted("request: too much JSON is being read; retry later, or send tensors as binary"));
+      failure.retry_after = Duration::seconds(1);
+      co_return co_await answer_failure(std::move(failure));
+    }
+  }
+  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
+  if (const Io io = co_await read_json(json_length); io != Io::kOk) co_return co_await failed_read(io);
   std::optional<Failure> failure;
   const auto parse = [&] { failure = parse_call(*function, length - json_length); };
   const auto prepare = [&] { failure = prepare_call(tenant, function); };
   if (is_long)
-    co_await scribed(parse);
+    co_await scribed(tenant, parse);
   else
     parse();
   if (failure) co_return co_await answer_failure(*std::move(failure));
@@ -61,7 +70,7 @@ Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
     if (!opened.ok()) co_return co_await answer_failure(Failure(opened.error()));
   }
   if (is_long)
-    co_await scribed(prepare);
+    co_await scribed(tenant, prepare);
   else
     prepare();
   if (failure) co_return co_await answer_failure(*std::move(failure));
@@ -93,7 +102,7 @@ Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
   });
   co_await done_.wait();
   is_calling_ = false;
-  co_return co_await answer_call(*function, now);
+  co_return co_await answer_call(tenant, *function, now);
 }
 
 // The JSON, in the buffer if it was peeked at as a whole, else in one of its own that grows with what has come: what
@@ -207,7 +216,7 @@ std::optional<Failure> Connection::take_answer_room(const daemon::Tenant& tenant
     });
     return Failure(AnswerWriter::too_long(call.outputs[longest->index].name, most));
   }
-  answer_room_ = front_.take_answer_room(tenant.name, std::min(most, elements * kLongestElement));
+  answer_room_ = front_.answers.take(tenant.name, std::min(most, elements * kLongestElement));
   if (answer_room_) return std::nullopt;
   Failure failure(exhausted(
       "outputs: too many large answers of JSON are on their way; retry later, or ask for binary (\"binary_data\": "
@@ -216,7 +225,8 @@ std::optional<Failure> Connection::take_answer_room(const daemon::Tenant& tenant
   return failure;
 }
 
-Task<Status> Connection::write_json(const daemon::Function& function, const daemon::Call& call) {
+Task<Status> Connection::write_json(const daemon::Tenant& tenant, const daemon::Function& function,
+                                    const daemon::Call& call) {
   AnswerWriter writer(answer_json_, function, request_, call, picks_, limits_.answer_json_bytes);
   if (!answer_room_) {
     const auto more = writer.append(kManyElements);
@@ -224,7 +234,7 @@ Task<Status> Connection::write_json(const daemon::Function& function, const daem
     co_return Status();
   }
   co_return co_await asked<Status>([&](auto done) {
-    front_.scribe.add([&writer, done] {
+    front_.scribe.add(tenant.name, [&writer, done] {
       const auto more = writer.append(kElementsAtOnce);
       if (more.ok() && *more) return true;
       done(more.ok() ? Status() : Status(more.error()));
@@ -233,7 +243,8 @@ Task<Status> Connection::write_json(const daemon::Function& function, const daem
   });
 }
 
-Task<Connection::Then> Connection::answer_call(const daemon::Function& function, Time asked) {
+Task<Connection::Then> Connection::answer_call(const daemon::Tenant& tenant, const daemon::Function& function,
+                                               Time asked) {
   const Time back = os::now();
   // The tensors are in the arena until the answer is written.
   const std::unique_ptr<daemon::Call> call = std::move(call_);
@@ -257,7 +268,7 @@ Task<Connection::Then> Connection::answer_call(const daemon::Function& function,
   }
   answer_json_.clear();
   const std::shared_ptr<void> room = answer_room_;  // until it is written
-  const Status told = co_await write_json(function, *call);
+  const Status told = co_await write_json(tenant, function, *call);
   answer_room_.reset();
   if (!told.ok()) co_return co_await answer_failure(Failure(told.error()));
   // From here on the caller learns the ids of what stays.

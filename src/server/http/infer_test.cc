@@ -354,5 +354,33 @@ TEST_F(InferTest, ManyAtOnceOverTwoThreads) {
   EXPECT_EQ(good, 800);
 }
 
+TEST_F(InferTest, JsonIsRefusedBeforeItIsReadWhenTooMuchIs) {
+  config_.limits.requests_json_bytes = 300 * kKiB;
+  start();
+  const auto head = [](size_t length) {
+    return "POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
+  };
+  auto slow = client(), other = client();
+  slow->send(
+      "POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n");
+  ASSERT_EQ(slow->read().status, 100);
+  const Response refused = other->ask(head(100'000));
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_NE(refused.error().find("too much JSON is being read"), std::string::npos) << refused.error();
+  EXPECT_NE(refused.header("retry-after"), "");
+  EXPECT_EQ(ask(infer(R"({"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]})")).status, 200)
+      << "a short one needs no room";
+  slow->close_now();
+}
+
+TEST_F(InferTest, ABodyThatCrawlsIsEnded) {
+  config_.limits.slowest_turn = Duration::millis(30);
+  start();
+  auto slow = client();
+  const Response answer =
+      slow->ask("POST /v2/models/echo/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{\"inputs\"");
+  EXPECT_EQ(answer.status, 408);
+}
+
 }  // namespace
 }  // namespace quern::server

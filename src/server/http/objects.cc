@@ -28,6 +28,8 @@ Task<Connection::Then> Connection::put_object(const daemon::Tenant& tenant) {
   if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
   if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
   const Received received = co_await receive(**upload, *head_.content_length);
+  // What a refused upload has on disk, and its room, are free before its caller has read why.
+  if (received.io != Io::kOk || !received.written.ok()) upload->reset();
   if (received.io != Io::kOk) co_return co_await failed_read(received.io);
   if (!received.written.ok()) co_return co_await answer_failure(Failure(received.written.error()));
   filled_ = taken_ = 0;

@@ -16,25 +16,38 @@ Scribe::~Scribe() {
   thread_.join();
 }
 
-void Scribe::add(Job job) {
+void Scribe::add(const std::string& tenant, Job job) {
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    put(tenant, std::move(job));
   }
   filled_.notify_one();
+}
+
+void Scribe::put(const std::string& tenant, Job job) {
+  std::deque<Job>& jobs = jobs_[tenant];
+  if (jobs.empty()) turns_.push_back(tenant);
+  jobs.push_back(std::move(job));
 }
 
 void Scribe::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    filled_.wait(lock, [&] { return is_closed_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
+    filled_.wait(lock, [&] { return is_closed_ || !turns_.empty(); });
+    if (turns_.empty()) return;
+    const std::string tenant = std::move(turns_.front());
+    turns_.pop_front();
+    const auto jobs = jobs_.find(tenant);
+    Job job = std::move(jobs->second.front());
+    jobs->second.pop_front();
+    if (jobs->second.empty())
+      jobs_.erase(jobs);
+    else
+      turns_.push_back(tenant);
     lock.unlock();
     const bool has_more = job();
     lock.lock();
-    if (has_more) jobs_.push_back(std::move(job));
+    if (has_more) put(tenant, std::move(job));
   }
 }
 
