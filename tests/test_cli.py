@@ -124,22 +124,49 @@ def test_a_missing_key_is_asked_for_by_its_flag(make_server):
     server.cli("functions", key="secret", check=0)
 
 
-def test_what_cannot_be_printed_is_an_error(examples):
+def run_on_a_full_disk(*words, before=(), server=None):
+    """Runs `quern WORDS` with a standard output that takes nothing."""
+    environment = dict(os.environ, **({"QUERN_SERVER": server.url} if server else {}))
     with open("/dev/full", "w", encoding="utf-8") as full:
-        ran = subprocess.run([str(BINARY), "functions"], env=dict(os.environ, QUERN_SERVER=examples.url), stdout=full,
-                             stderr=subprocess.PIPE, text=True, timeout=CALL_LIMIT, check=False)
-    assert ran.returncode == 1 and "standard output" in ran.stderr
+        return subprocess.run([*before, str(BINARY), *words], env=environment, stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=CALL_LIMIT, check=False)
+
+
+INCOMPLETE = "error: standard output: takes no more; what was printed is not complete\n"
+
+
+@pytest.mark.parametrize("words", ["functions", "functions saxpy", "functions --kernels --json", "devices --json",
+                                   "invoke copy --input input=@ones --dims n=65536 --json"])
+def test_what_cannot_be_printed_is_an_error(examples, words):
+    """Short output fails when it is flushed at the end; the 128 KiB of the last command fail while they are printed."""
+    ran = run_on_a_full_disk(*words.split(), server=examples)
+    assert (ran.returncode, ran.stderr) == (1, INCOMPLETE)
+
+
+@pytest.mark.parametrize("words", ["--help", "invoke --help", "--version", "version", "plan --json"])
+def test_what_needs_no_server_and_cannot_be_printed_is_an_error(words):
+    words = words.split() + ([str(EXAMPLES / "jacobi")] if words.startswith("plan") else [])
+    ran = run_on_a_full_disk(*words)
+    assert (ran.returncode, ran.stderr) == (1, INCOMPLETE)
+
+
+@pytest.mark.skipif(PRESET != "dev", reason="stdbuf preloads a library, which sanitizers refuse")
+@pytest.mark.parametrize("words", ["functions saxpy", "history saxpy", "memory", "account", "profile saxpy", "why"])
+def test_a_full_disk_is_not_taken_for_a_server_of_another_version(examples, words):
+    words = words.split()
+    if words == ["why"]:
+        words.append(examples.infer("copy", {"input": np.zeros(16, np.uint8)}).headers["Quern-Request"])
+    ran = run_on_a_full_disk(*words, before=["stdbuf", "-o0"], server=examples)
+    assert (ran.returncode, ran.stderr) == (1, INCOMPLETE)
 
 
 def test_a_lease_that_cannot_be_printed_is_kept(examples):
     told = json.loads(examples.cli("invoke", "copy", "--input", "input=@ones", "--dims", "n=64", "--keep", "output",
                                    "--json", check=0).stdout)
     lease = re.search(r"lease-[0-9a-f-]+", json.dumps(told))[0]
-    environment = dict(os.environ, QUERN_SERVER=examples.url)
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        ran = subprocess.run([str(BINARY), "get", lease], env=environment, stdout=full, stderr=subprocess.PIPE,
-                             text=True, timeout=CALL_LIMIT, check=False)
+    ran = run_on_a_full_disk("get", lease, server=examples)
     assert ran.returncode == 1 and "standard output" in ran.stderr
+    environment = dict(os.environ, QUERN_SERVER=examples.url)
     whole = subprocess.run([str(BINARY), "get", lease], env=environment, capture_output=True, timeout=CALL_LIMIT,
                            check=True)
     assert len(whole.stdout) > 0

@@ -132,6 +132,74 @@ def test_every_case_is_looked_at_with_fresh_memory(check):
     assert "the first is element 60" in told["expected/b"]
 
 
+# Guarded runs are slower and need more memory; a function that is right passes all the same.
+
+# Thousands of launches with 32 buffers each take a fraction of a second alone, and more than five with guards: those of
+# each buffer are examined behind each launch.
+LONG = """\
+api: quern/v1
+name: long
+kind: graph
+programs: {opencl: long.cl}
+dims: {rounds: {default: 4500, min: 1, max: 4500}}
+buffers:
+  y: {role: output, dtype: fp32, shape: [64], zero: true}
+SCRATCH
+kernels:
+  - repeat: {times: rounds}
+    kernels:
+      - {entry: up, global: [64], local: [64], args: [{inout: y}, ARGS]}
+settings: {limits: {timeout: 5s}}
+"""
+
+
+@pytest.mark.long
+def test_guarded_runs_may_take_longer_than_the_limits_of_the_function(tmp_path):
+    BINARY_CACHE.mkdir(parents=True, exist_ok=True)
+    names = [f"s{i}" for i in range(31)]
+    scratch = "\n".join(f"  {name}: {{role: scratch, dtype: fp32, shape: [64]}}" for name in names)
+    text = LONG.replace("SCRATCH", scratch).replace("ARGS", ", ".join(f"{{out: {name}}}" for name in names))
+    (tmp_path / "function.yaml").write_text(text)
+    (tmp_path / "long.cl").write_text(
+        "__kernel void up(__global float* y, " + ", ".join(f"__global float* {name}" for name in names) + ") {\n"
+        "  int i = get_global_id(0);\n  y[i] += 1;\n" + "".join(f"  {name}[i] = 1;\n" for name in names) + "}\n")
+    case = tmp_path / "expected" / "odd"  # instead of thousands of rounds more
+    (case / "output").mkdir(parents=True)
+    np.save(case / "output" / "y.npy", np.ones(64, np.float32))
+    (case / "case.yaml").write_text("dims: {rounds: 1}\n")
+    ran = run_cli("check", tmp_path, "--json", "--binary-cache", BINARY_CACHE, check=0)
+    told = {one["name"]: one["result"] for one in json.loads(ran.stdout)["checks"]}
+    assert told == {"smallest": "runs", "default": "runs", "expected/odd": "is equal"}
+
+
+LARGE = """\
+api: quern/v1
+name: large
+kind: graph
+programs: {opencl: large.cl}
+dims: {n: {default: 64, min: 64, max: 1024, multiple_of: 64}}
+buffers:
+  x: {role: input, dtype: fp32, shape: [1]}
+  y: {role: output, dtype: fp32, shape: [n]}
+kernels:
+  - {entry: spread, global: [n], local: [64], args: [{in: x}, {out: y}]}
+"""
+
+
+def test_a_guarded_run_that_does_not_fit_the_device_is_told_and_is_no_failure(check, tmp_path):
+    """The buffer leaves no room for guards in the largest piece of memory that the device gives at once."""
+    elements = (16 << 20) - 1024
+    (check.folder / "function.yaml").write_text(
+        LARGE.replace("64, min: 64, max: 1024", f"{elements}, min: {elements}, max: {elements}"))
+    (check.folder / "large.cl").write_text(
+        "__kernel void spread(__global const float* x, __global float* y) { y[get_global_id(0)] = x[0]; }\n")
+    (tmp_path / "quern.yaml").write_text("devices: [{name: cpu0, memory: 64MiB}]\n")
+    ran = run_cli("check", check.folder, "--json", "--binary-cache", BINARY_CACHE, "--config", tmp_path / "quern.yaml",
+                  check=0)
+    for one in json.loads(ran.stdout)["checks"]:
+        assert one["result"].startswith("runs; guard bands were not looked at: "), one
+
+
 def test_people_see_it_too(check):
     check(second=SECOND + "if (i < 61) y[get_global_size(0) + i] = 5;")
     ran = run_cli("check", check.folder, "--binary-cache", BINARY_CACHE, check=1)

@@ -241,6 +241,8 @@ def test_plan_for_programs(quern):
     (("--dims", "m=64"), "there is no parameter 'm'"),
     (("--param", "rounds=101"), "param 'rounds' is 101; send 0 to 100"),
     (("--param", "round=1"), "did you mean 'rounds'?"),
+    (("--param", "rounds=1", "--param", "rounds=2"), "--param rounds=2: 'rounds' is given twice; give it once"),
+    (("--param", "n=64", "--dims", "n=128"), "--dims n=128: 'n' is given twice; give it once"),
 ])
 def test_plan_mistakes(quern, arguments, text):
     write_chain(quern)

@@ -37,6 +37,38 @@ phase() {
   phase_began=$now
 }
 
+# tests_in FOLDER: every test of the build in FOLDER with the program that it starts, a line each.
+tests_in() {
+  find "$1" -name CTestTestfile.cmake -exec sed -nE 's/^add_test\(\[=\[(.*)\]=\] "([^"]*)".*/\1 \2/p' {} +
+}
+
+# pattern_of NAME…: matches the tests with these names, and those below them.
+pattern_of() {
+  local IFS='|'
+  echo "^($*)(/|\$)"
+}
+
+# targets_of FOLDER UNFIT NAME…: what ninja must build for the tests that have these names, but for those that match
+# UNFIT. A script, as tidy is, needs nothing, and a module without tests has nothing.
+targets_of() {
+  local folder=$1 unfit=$2 pattern test program
+  shift 2
+  pattern=$(pattern_of "$@")
+  tests_in "$folder" | while read -r test program; do
+    if [[ $test =~ $pattern && ! $test =~ $unfit && $program == "$folder"/* ]]; then basename "$program"; fi
+  done | sort -u
+}
+
+# Brings the list of tests of a build up to date.
+renew_tests() {
+  local folder=$1 preset=$2
+  configure "$folder" "$preset" QUERN_TESTS
+  if ! ninja -C "$folder" build.ninja > "$folder/configure.log" 2>&1; then
+    cat "$folder/configure.log" >&2
+    die "cmake failed"
+  fi
+}
+
 run_tests() {
   local preset=dev repeat=1 long=0 names=() units=() systems=() round python phase_began=$SECONDS
   while [ $# -gt 0 ]; do
@@ -53,11 +85,14 @@ run_tests() {
   case $preset in dev | asan | tsan) ;; *) usage ;; esac
   [[ $repeat =~ ^[1-9][0-9]*$ ]] || usage
   local began=$SECONDS folder="$root/build/$preset"
+  # PoCL and sanitizers do not go together: with them, executors run over hal/fake.
+  local unfit='^(hal/opencl|tidy|tidy_test|headers|headers_test|quern_test)$'
+  [ ${#names[@]} = 0 ] || locked "$folder" renew_tests "$folder" "$preset"
   for name in "${names[@]}"; do
     if [ -e "$root/tests/test_$name.py" ]; then
       systems+=("$root/tests/test_$name.py")
     elif [ -d "$root/src/$name" ] || [[ $name =~ ^(bench|tidy|headers)$ ]] ||
-      { [ -e "$folder/build.ninja" ] && ctest --test-dir "$folder" -N -R "^$name(/|\$)" | grep -q 'Test *#'; }; then
+      tests_in "$folder" | cut -d' ' -f1 | grep -E "$(pattern_of "$name")" > /dev/null; then
       units+=("$name")
     else
       die "test $name: neither tests/test_$name.py nor a unit test of that name (ctest --test-dir build/$preset -N)"
@@ -67,10 +102,9 @@ run_tests() {
   local targets=all
   if [ "$preset" != dev ] && [ ${#names[@]} -gt 0 ]; then
     targets=quern
-    for name in "${units[@]}"; do
-      targets+=" quern_${name//\//_}_test"
-      [ ! -d "$root/src/$name" ] || targets+=$(find "$root/src/$name" -name '*_fuzz.cc' -printf '%f\n' | sort | sed 's/^\(.*\)\.cc$/ quern_\1/' | tr -d '\n')
-    done
+    if [ ${#units[@]} -gt 0 ]; then
+      targets+=$(targets_of "$folder" "$unfit" "${units[@]}" | sed 's/^/ /' | tr -d '\n')
+    fi
   fi
   build "$preset" "$targets"
   python=$(make_venv)
@@ -78,11 +112,10 @@ run_tests() {
 
   local marks="not long" labels=(-LE long)
   [ $long = 1 ] && marks=long labels=(-L long)
-  # PoCL and sanitizers do not go together: with them, executors run over hal/fake.
   local skip=() workers=()
   if [ "$preset" != dev ]; then
     marks="$marks and fake"
-    skip=(-E '^(hal/opencl|tidy|tidy_test|headers)$') workers=(-n "$(nproc)")
+    skip=(-E "$unfit") workers=(-n "$(nproc)")
   fi
 
   local results="$folder/results" failed=0
@@ -92,8 +125,8 @@ run_tests() {
     mkdir -p "$results/$round/gtest"
     if [ ${#names[@]} = 0 ] || [ ${#units[@]} -gt 0 ]; then
       local only=()
-      [ ${#units[@]} = 0 ] || only=(-R "^($(IFS='|'; echo "${units[*]}"))(/|\$)")
-      GTEST_OUTPUT="xml:$results/$round/gtest/" ctest --test-dir "$folder" -j "$(nproc)" --output-on-failure \
+      [ ${#units[@]} = 0 ] || only=(-R "$(pattern_of "${units[@]}")")
+      GTEST_OUTPUT="xml:$results/$round/gtest/" ctest --test-dir "$folder" -j2 --output-on-failure \
         --no-tests=ignore --output-junit "$results/$round/ctest.xml" \
         "${labels[@]}" "${only[@]}" "${skip[@]}" || failed=1
       phase "unit tests of $preset"

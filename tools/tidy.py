@@ -3,7 +3,8 @@
 
     tools/tidy.py [--root DIR] [--build DIR] [--format]
 
---build also looks into the archives built there: object code has the last word on what a pure module reaches.
+--build also looks into the archives and the product built there: object code has the last word on what a pure module
+reaches, and on whether the product is free of benchmarks.
 --format also holds C++ against .clang-format, where clang-format is installed.
 Each finding is `file:line: error: what is wrong; what to do`. A ctest of the same name runs this on every build.
 """
@@ -35,6 +36,7 @@ IMPURE_TEXT = [
 IMPURE_SYMBOLS = ("_clock::now", "pthread_", "getenv", "random_device", "fopen", "std::basic_ofstream",
                   "std::basic_ifstream", "nanosleep", "quern::os::")
 IMPURE_PLAIN = re.compile(r"^\s*U (socket|open|open64|read|write|clock_gettime)(@|$)", re.M)
+BENCH_SYMBOL = "5quern5bench"  # quern::bench, as the compiler spells it in names
 # Told apart from words of prose: a call, in the languages of the tests.
 SLEEP = re.compile(r"\b(time\.sleep|asyncio\.sleep|sleep_for|sleep_until|usleep|nanosleep)\s*\("
                    r"|(^|[;&|]\s*)sleep\s+[0-9]")
@@ -190,6 +192,17 @@ class Tidy:
                 for symbol in reached:
                     self.findings.append(f"{archive.name}:0: error: {module} is pure but imports '{symbol}'")
 
+    def check_product(self, build):
+        """Benchmarks are in quern-bench only; the program that users get has nothing of them."""
+        product = build / "quern"
+        if not product.exists():
+            return
+        names = subprocess.run(["nm", product], capture_output=True, text=True, check=False).stdout
+        symbol = next((line.split()[-1] for line in names.splitlines() if BENCH_SYMBOL in line), None)
+        if symbol:
+            self.findings.append(f"quern:0: error: the product contains {symbol} of the benchmarks; link it into "
+                                 "quern-bench only")
+
     def check_format(self):
         tool = shutil.which("clang-format") or shutil.which("clang-format-14")
         if not tool:
@@ -220,6 +233,7 @@ class Tidy:
         self.check_source_map()
         if build:
             self.check_archives(build)
+            self.check_product(build)
         if with_format:
             self.check_format()
         return self.findings

@@ -88,6 +88,18 @@ class TidyTest(unittest.TestCase):
         subprocess.run(["ar", "rc", "libquern_base.a", "a.o"], cwd=build, check=True)
         self.assertEqual(self.findings(build), ["libquern_base.a:0: error: base is pure but imports 'getenv'"])
 
+    def test_product_without_benchmarks(self):
+        if not shutil.which("c++"):
+            self.skipTest("no compiler")
+        build = self.root / "build"
+        build.mkdir()
+        for namespace, found in (("quern::main", []), ("quern::bench", ["_ZN5quern5bench3runEv"])):
+            (build / "a.cc").write_text(f"namespace {namespace} {{ void run() {{}} }}\nint main() {{}}\n")
+            subprocess.run(["c++", "a.cc", "-o", "quern"], cwd=build, check=True)
+            self.assertEqual(self.findings(build), [
+                f"quern:0: error: the product contains {symbol} of the benchmarks; link it into quern-bench only"
+                for symbol in found])
+
     def test_size(self):
         self.write("src/base/a.cc", SPDX + "\n" * 600)
         self.write("src/base/b.cc", SPDX + "x" * 121 + "\n")

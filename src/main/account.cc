@@ -45,8 +45,8 @@ std::vector<std::string> row_of(std::string name, const json::value& account) {
   return row;
 }
 
-// What a server of ours sends; one that sends something else is told so.
-Status print_account(const std::string& text) try {
+// Returns the table for people. Fails on JSON that no server of this version sends.
+Result<std::string> account_table(const std::string& text) try {
   const json::value parsed = json::parse(text);
   const std::string by(parsed.at("by").as_string());
   std::string heading = by;
@@ -56,14 +56,10 @@ Status print_account(const std::string& text) try {
                                               "MEMORY", "SETUP"}};
   for (const json::value& account : parsed.at("accounts").as_array())
     rows.push_back(row_of(std::string(account.at(by).as_string()), account));
-  if (rows.size() == 1) {
-    fmt::print("no accounts: nobody has called anything since the server started\n");
-    return {};
-  }
+  if (rows.size() == 1) return std::string("no accounts: nobody has called anything since the server started\n");
   rows.push_back(row_of("total", parsed.at("total")));
   constexpr std::array<size_t, 15> kNumbers{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  fmt::print("{}", align(rows, kNumbers));
-  return {};
+  return align(rows, kNumbers);
 } catch (const std::exception& problem) {
   return unavailable(fmt::format("server: answers with no accounts ({}); is it another version?", problem.what()));
 }
@@ -71,8 +67,12 @@ Status print_account(const std::string& text) try {
 Status account(const Remote& remote, const std::string& by) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.accounts(by));
-  if (!remote.json) return print_account(text);
-  fmt::print("{}\n", text);
+  if (remote.json) {
+    fmt::print("{}\n", text);
+    return {};
+  }
+  QUERN_TRY(const std::string table, account_table(text));
+  fmt::print("{}", table);
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include "main/guards.h"
 #include "main/local.h"
 #include "main/slices.h"
+#include "os/clock.h"
 #include "os/file.h"
 
 namespace quern::main {
@@ -189,7 +190,10 @@ class Checker {
   Result<Local::Answer> call(const client::InferRequest& request) {
     QUERN_TRY(const auto first, local_.call(function_, request, false));
     first_ = copy_of(first.answer.outputs);
-    return local_.call(function_, request, true);
+    const Time began = os::now();
+    auto second = local_.call(function_, request, true);
+    alone_ = os::now() - began;
+    return second;
   }
 
   // The text of an error of a call. A fault names the kernel only; with guards the buffer is often found.
@@ -202,9 +206,11 @@ class Checker {
   Status try_guards(const client::InferRequest& request, const Binding& binding, const Local::Answer& answer,
                     Row& row) {
     const bool is_same = !difference(first_, answer.answer.outputs);
-    QUERN_TRY(const auto found, guards_.run(request, binding, is_same));
-    if (!found) return {};
-    row.result = fmt::format("{}{}{}", row.ok ? "" : row.result, row.ok ? "" : "; ", *found);
+    QUERN_TRY(const auto verdict, guards_.run(request, binding, is_same, alone_));
+    if (verdict.why_not_examined)
+      row.result += fmt::format("; guard bands were not looked at: {}", *verdict.why_not_examined);
+    if (!verdict.mistake) return {};
+    row.result = fmt::format("{}{}{}", row.ok ? "" : row.result, row.ok ? "" : "; ", *verdict.mistake);
     row.ok = false;
     return {};
   }
@@ -254,6 +260,7 @@ class Checker {
   Guards& guards_;
   Slices* slices_;
   OutputBytes first_;  // of the call before the last
+  Duration alone_;     // how long the last call took
   std::vector<Row> rows_;
   std::vector<KernelRow> kernels_;
 };

@@ -73,20 +73,26 @@ void add_settings(const json::object& settings, const std::string& prefix,
   }
 }
 
-int show_function(client::Client& server, const std::string& name, bool for_programs) try {
+// Fails on JSON that no server of this version sends.
+Result<std::string> settings_table(const client::FunctionInfo& function) try {
+  std::vector<std::vector<std::string>> rows{{"SETTING", "VALUE"}};
+  add_settings(json::parse(function.json).at("settings").as_object(), "", rows);
+  return align(rows);
+} catch (const std::exception& problem) {
+  return unavailable(fmt::format("server: tells no settings ({}); is it another version?", problem.what()));
+}
+
+int show_function(client::Client& server, const std::string& name, bool for_programs) {
   const auto function = server.function(name);
   if (!function.ok()) return fail(function.error());
   if (for_programs) {
     fmt::print("{}\n", function->json);
     return 0;
   }
-  fmt::print("{}@{} deployed {}\n", function->name, function->version, function->created_at);
-  std::vector<std::vector<std::string>> rows{{"SETTING", "VALUE"}};
-  add_settings(json::parse(function->json).at("settings").as_object(), "", rows);
-  fmt::print("{}", align(rows));
+  const auto table = settings_table(*function);
+  if (!table.ok()) return fail(table.error());
+  fmt::print("{}@{} deployed {}\n{}", function->name, function->version, function->created_at, *table);
   return 0;
-} catch (const std::exception& problem) {
-  return fail(unavailable(fmt::format("server: tells no settings ({}); is it another version?", problem.what())));
 }
 
 int list_functions(const Remote& remote, const std::string& name, bool kernels) {

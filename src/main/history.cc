@@ -12,20 +12,19 @@ namespace {
 
 namespace json = boost::json;
 
-// What a server of ours sends; one that sends something else is told so.
-Status print_history(const std::string& text) try {
+// Returns the tables for people. Fails on JSON that no server of this version sends.
+Result<std::string> history_tables(const std::string& text) try {
   const json::value parsed = json::parse(text);
   std::vector<std::vector<std::string>> rows{{"VERSION", "DEPLOYED", ""}};
   const auto string_of = [](const json::value& value) { return std::string(value.as_string()); };
   for (const json::value& one : parsed.at("versions").as_array())
     rows.push_back(
         {string_of(one.at("version")), string_of(one.at("created_at")), one.at("current").as_bool() ? "current" : ""});
-  fmt::print("{}\n", align(rows));
+  std::string tables = align(rows) + "\n";
   rows = {{"WHEN", "WHAT", "VERSION"}};
   for (const json::value& one : parsed.at("history").as_array())
     rows.push_back({string_of(one.at("at")), string_of(one.at("what")), string_of(one.at("version"))});
-  fmt::print("{}", align(rows));
-  return {};
+  return tables + align(rows);
 } catch (const std::exception& problem) {
   return unavailable(fmt::format("server: answers with no history ({}); is it another version?", problem.what()));
 }
@@ -33,8 +32,12 @@ Status print_history(const std::string& text) try {
 Status history(const Remote& remote, const std::string& name) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.history(name));
-  if (!remote.json) return print_history(text);
-  fmt::print("{}\n", text);
+  if (remote.json) {
+    fmt::print("{}\n", text);
+    return {};
+  }
+  QUERN_TRY(const std::string tables, history_tables(text));
+  fmt::print("{}", tables);
   return {};
 }
 

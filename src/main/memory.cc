@@ -16,8 +16,8 @@ namespace json = boost::json;
 
 uint64_t bytes_of(const json::value& value, std::string_view key) { return value.at(key).to_number<uint64_t>(); }
 
-// What a server of ours sends; one that sends something else is told so.
-Status print_memory(const std::string& text) try {
+// Returns the tables for people. Fails on JSON that no server of this version sends.
+Result<std::string> memory_tables(const std::string& text) try {
   const json::value parsed = json::parse(text);
   std::vector<std::vector<std::string>> rows{{"MEMORY", "SIZE", "HELD", "PINNED", "PROMISED", "LEAVING", "FREE"}};
   for (const json::value& place : parsed.at("places").as_array()) {
@@ -28,7 +28,7 @@ Status print_memory(const std::string& text) try {
     rows.push_back(std::move(row));
   }
   constexpr std::array<size_t, 6> kNumbers{1, 2, 3, 4, 5, 6};
-  fmt::print("{}", align(rows, kNumbers));
+  const std::string places = align(rows, kNumbers);
   rows = {{"WHERE", "WHAT", "BYTES", "FUNCTION", "STATE", "SINCE", "WHY"}};
   for (const json::value& place : parsed.at("places").as_array()) {
     const std::string where(place.at("name").as_string());
@@ -46,13 +46,9 @@ Status print_memory(const std::string& text) try {
       rows.push_back({where, fmt::format("{} blank executor{}", blanks, blanks == 1 ? "" : "s"),
                       show_bytes(bytes_of(place, "blank_bytes")), "-", "-", "-", "wait for a domain"});
   }
-  if (rows.size() == 1) {
-    fmt::print("\nnothing is in it\n");
-    return {};
-  }
+  if (rows.size() == 1) return places + "\nnothing is in it\n";
   constexpr std::array<size_t, 2> kItemNumbers{2, 5};
-  fmt::print("\n{}", align(rows, kItemNumbers));
-  return {};
+  return fmt::format("{}\n{}", places, align(rows, kItemNumbers));
 } catch (const std::exception& problem) {
   return unavailable(fmt::format("server: answers with no memory ({}); is it another version?", problem.what()));
 }
@@ -60,8 +56,12 @@ Status print_memory(const std::string& text) try {
 Status memory(const Remote& remote) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.memory());
-  if (!remote.json) return print_memory(text);
-  fmt::print("{}\n", text);
+  if (remote.json) {
+    fmt::print("{}\n", text);
+    return {};
+  }
+  QUERN_TRY(const std::string tables, memory_tables(text));
+  fmt::print("{}", tables);
   return {};
 }
 

@@ -222,7 +222,8 @@ Status plan(const PlanFlags& flags) {
   std::map<std::string, ParameterValue> given;
   for (const std::string& text : flags.params) {
     QUERN_TRY(auto pair, split_pair("--param", text));
-    given[pair.first] = parameter_of(pair.second);
+    if (!given.emplace(pair.first, parameter_of(pair.second)).second)
+      return invalid(fmt::format("--param {}: '{}' is given twice; give it once", text, pair.first));
   }
   for (const std::string& text : flags.dims) QUERN_TRY(read_dim(text, given));
   QUERN_TRY(const Folder folder, read_folder(flags.folder));

@@ -136,7 +136,7 @@ std::string name_of_kernel(const json::value& kernel) {
   return entry.empty() ? text_of(kernel, "identity") : entry;
 }
 
-void print_kernels(const json::array& kernels) {
+std::string kernels_text(const json::array& kernels) {
   std::vector<std::vector<std::string>> rows{{"KERNEL", "DEVICE", "GROUPS", "LAUNCH", "GROUP", "MEAN", "SPREAD", "P10",
                                               "P90", "SAMPLES", "SEEN AGO", "SLICED"}};
   for (const json::value& kernel : kernels) {
@@ -159,10 +159,10 @@ void print_kernels(const json::array& kernels) {
     rows.push_back(std::move(row));
   }
   constexpr std::array<size_t, 9> kNumbers{2, 3, 4, 5, 6, 7, 8, 9, 10};
-  fmt::print("{}", align(rows, kNumbers));
+  return align(rows, kNumbers);
 }
 
-void print_gaps(const json::array& gaps) {
+std::string gaps_text(const json::array& gaps) {
   std::vector<std::vector<std::string>> rows{
       {"GAP AFTER", "DEVICE", "SAMPLES", "MEAN", "P10", "MEDIAN", "P90", "PREDICTABLE"}};
   for (const json::value& gap : gaps) {
@@ -178,48 +178,46 @@ void print_gaps(const json::array& gaps) {
     rows.push_back(std::move(row));
   }
   constexpr std::array<size_t, 5> kNumbers{2, 3, 4, 5, 6};
-  fmt::print("\n{}", align(rows, kNumbers));
+  return "\n" + align(rows, kNumbers);
 }
 
-void print_profile_for_people(const json::value& profile) {
+std::string profile_text(const json::value& profile) {
   const std::string name = text_of(profile, "function"), version = text_of(profile, "version");
   const json::array &kernels = profile.at("kernels").as_array(), &gaps = profile.at("gaps").as_array();
-  if (version.empty())
-    fmt::print("program {}\n", name);
-  else
-    fmt::print("{}@{}\n", name, version);
+  std::string text = version.empty() ? fmt::format("program {}\n", name) : fmt::format("{}@{}\n", name, version);
   if (kernels.empty())
-    fmt::print("nothing is known of its kernels: call it, or try 'quern profile {} --measure'\n", name);
+    text += fmt::format("nothing is known of its kernels: call it, or try 'quern profile {} --measure'\n", name);
   else
-    print_kernels(kernels);
+    text += kernels_text(kernels);
   if (gaps.empty())
-    fmt::print("\nno gaps yet: they are learned while someone less urgent shares the device\n");
+    text += "\nno gaps yet: they are learned while someone less urgent shares the device\n";
   else
-    print_gaps(gaps);
+    text += gaps_text(gaps);
   for (const json::value& kernel : kernels)
     if (kernel.at("delays_urgent").as_bool())
-      fmt::print("\nkernel {} on {}: is launched whole ({}) and takes {}, more than {}: whoever is more urgent waits\n",
-                 name_of_kernel(kernel), text_of(kernel, "device"), text_of(kernel, "reason"),
-                 show_time(number_of(kernel, "launch_ns")), show_time(number_of(profile, "bound_ns")));
+      text += fmt::format(
+          "\nkernel {} on {}: is launched whole ({}) and takes {}, more than {}: whoever is more urgent waits\n",
+          name_of_kernel(kernel), text_of(kernel, "device"), text_of(kernel, "reason"),
+          show_time(number_of(kernel, "launch_ns")), show_time(number_of(profile, "bound_ns")));
+  return text;
 }
 
-// What a server of ours sends; one that sends something else is told so.
-Status print_profile(const std::string& text, const Measurement* measured, bool as_json) try {
+// Returns the profile for people, or as JSON. Fails on JSON that no server of this version sends.
+Result<std::string> show_profile(const std::string& text, const Measurement* measured, bool as_json) try {
   json::value profile = json::parse(text);
   const auto median = measured ? measured->times[measured->times.size() / 2] : 0;
   if (as_json) {
     if (measured)
       profile.as_object()["measured"] =
           json::object{{"calls", measured->times.size()}, {"with", measured->with}, {"median_ns", median}};
-    fmt::print("{}\n", json::serialize(profile));
-    return {};
+    return json::serialize(profile) + "\n";
   }
+  std::string shown;
   if (measured)
-    fmt::print("measured {} calls, one after the other, with {}: half of them took less than {}\n\n",
-               measured->times.size(), measured->with.empty() ? "no inputs" : measured->with,
-               show_time(static_cast<double>(median)));
-  print_profile_for_people(profile);
-  return {};
+    shown = fmt::format("measured {} calls, one after the other, with {}: half of them took less than {}\n\n",
+                        measured->times.size(), measured->with.empty() ? "no inputs" : measured->with,
+                        show_time(static_cast<double>(median)));
+  return shown + profile_text(profile);
 } catch (const std::exception& problem) {
   return unavailable(fmt::format("server: answers with no profile ({}); is it another version?", problem.what()));
 }
@@ -234,7 +232,9 @@ Status profile(const Remote& remote, const ProfileFlags& flags) {
     QUERN_TRY(measured, measure(server, flags));
   }
   QUERN_TRY(const std::string text, server.profile(flags.function));
-  return print_profile(text, measured ? &*measured : nullptr, remote.json);
+  QUERN_TRY(const std::string shown, show_profile(text, measured ? &*measured : nullptr, remote.json));
+  fmt::print("{}", shown);
+  return {};
 }
 
 }  // namespace

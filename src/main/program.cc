@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/suggest.h"
@@ -33,6 +34,29 @@ std::string unknown_command(CLI::App& app, int count, char** words) {
   return fmt::format("'{}' is no command{}", word, did_you_mean(word, known));
 }
 
+// Does not throw where standard error takes nothing, as fmt::print would.
+void print_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+int fail_incomplete() { return fail(unavailable("standard output: takes no more; what was printed is not complete")); }
+
+// Writes what is left of standard output and returns the exit code of the process. A full disk shows only now, because
+// short output waits in a buffer until here.
+int finish_output(int code) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  return code != 0 ? code : fail_incomplete();
+}
+
+// Output that is longer than the buffer is written earlier: fmt::print then throws when the disk is full.
+int run_work(const Work& work) {
+  try {
+    return finish_output(work());
+  } catch (const std::system_error&) {
+    if (std::ferror(stdout)) return fail_incomplete();
+    if (std::ferror(stderr)) return kFailed;  // nobody can be told
+    throw;
+  }
+}
+
 }  // namespace
 
 int run_program(const Program& program, int count, char** words) {
@@ -44,36 +68,33 @@ int run_program(const Program& program, int count, char** words) {
   for (const auto add : program.commands) add(app, work);
   end_footers(app, program.examples);
   if (count < 2) {
-    fmt::print("{}", app.help());
-    return kUsage;
+    const std::string help = app.help();
+    std::fwrite(help.data(), 1, help.size(), stdout);
+    return finish_output(kUsage);
   }
   if (auto text = unknown_command(app, count, words); !text.empty()) {
-    fmt::print(stderr, "error: {}\nrun '{} --help' for the commands\n", text, program.name);
+    print_error(fmt::format("error: {}\nrun '{} --help' for the commands\n", text, program.name));
     return kUsage;
   }
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    if (e.get_exit_code() == 0) return finish_output(app.exit(e));  // --help, --version
     const auto chosen = app.get_subcommands();
-    fmt::print(stderr, "error: {}\nrun '{} {}--help' for what it takes\n", e.what(), program.name,
-               chosen.empty() ? "" : chosen.front()->get_name() + " ");
+    print_error(fmt::format("error: {}\nrun '{} {}--help' for what it takes\n", e.what(), program.name,
+                            chosen.empty() ? "" : chosen.front()->get_name() + " "));
     return kUsage;
   }
-  const int code = work ? work() : kUsage;
-  // A full disk shows only when what was printed is written.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout))
-    return code != 0 ? code : fail(unavailable("standard output: takes no more; what was printed is not complete"));
-  return code;
+  return work ? run_work(work) : kUsage;
 }
 
 int fail(const Error& error) {
   std::fflush(stdout);
   // The server speaks to whoever speaks HTTP; here there is a flag.
   const bool has_no_key = error.code == ErrorCode::kDenied && error.text.starts_with("no key was sent");
-  fmt::print(
-      stderr, "error: {}\n",
-      has_no_key ? "this server has tenants, and no key was given; give --key KEY, or set $QUERN_KEY" : error.text);
+  print_error(fmt::format(
+      "error: {}\n",
+      has_no_key ? "this server has tenants, and no key was given; give --key KEY, or set $QUERN_KEY" : error.text));
   return kFailed;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "function/npy.h"
 #include "main/command.h"
@@ -12,19 +12,10 @@
 namespace quern::main {
 namespace {
 
-constexpr size_t kMostInput = size_t{1} << 31, kInputStep = size_t{1} << 20;
+constexpr uint64_t kMostInput = uint64_t{1} << 31;  // as much as read_file takes of a file
 
 Result<Bytes> read_standard_input() {
-  Bytes bytes;
-  for (size_t size = 0;;) {
-    bytes.resize(size + kInputStep);
-    const size_t got = std::fread(bytes.data() + size, 1, kInputStep, stdin);
-    bytes.resize(size += got);
-    if (got < kInputStep) break;
-    if (size >= kMostInput) return invalid("standard input: is longer than the 2 GiB that an object may have");
-  }
-  if (std::ferror(stdin)) return unavailable("standard input: cannot be read");
-  return bytes;
+  return os::read_to_end(os::Fd(::dup(STDIN_FILENO)), "standard input", kMostInput);
 }
 
 Status put(const Remote& remote, const std::string& path, bool whole) {

@@ -12,12 +12,13 @@ namespace {
 
 namespace json = boost::json;
 
-// What a server of ours sends; one that sends something else is told so.
-Status print_story(const std::string& text) try {
+// Returns the sentences for people. Fails on JSON that no server of this version sends.
+Result<std::string> story_of(const std::string& text) try {
   const json::value parsed = json::parse(text);
+  std::string story;
   for (const json::value& line : parsed.at("sentences").as_array())
-    fmt::print("{}\n", std::string_view(line.as_string()));
-  return {};
+    story += fmt::format("{}\n", std::string_view(line.as_string()));
+  return story;
 } catch (const std::exception& problem) {
   return unavailable(fmt::format("server: answers with no story ({}); is it another version?", problem.what()));
 }
@@ -25,8 +26,12 @@ Status print_story(const std::string& text) try {
 Status why(const Remote& remote, const std::string& request) {
   QUERN_TRY(auto server, client::Client::create(remote.options));
   QUERN_TRY(const std::string text, server.why(request));
-  if (!remote.json) return print_story(text);
-  fmt::print("{}\n", text);
+  if (remote.json) {
+    fmt::print("{}\n", text);
+    return {};
+  }
+  QUERN_TRY(const std::string story, story_of(text));
+  fmt::print("{}", story);
   return {};
 }
 
