@@ -16,9 +16,9 @@
 namespace quern::hal::opencl {
 namespace {
 
-// What a PoCL process keeps to itself before its first buffer: 13 MB private after its start (PoCL 3.1), a context
-// and a few queues. Devices with memory of their own keep contexts there; no OpenCL call tells how much.
-constexpr uint64_t kPoclContextBytes = 16 * kMiB;
+// What a process uses before its first buffer where nobody measured it. Devices with memory of their own keep contexts
+// there; no OpenCL call tells how much.
+constexpr uint64_t kCpuContextBytes = 64 * kMiB;
 constexpr uint64_t kOtherContextBytes = 256 * kMiB;
 
 std::string platform_name(const Api& api, cl_device_id id) {
@@ -35,8 +35,6 @@ bool has_partitions(const Api& api, cl_device_id id) {
          size > 0 && properties[0] != 0 && device_number<cl_uint>(api, id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > 1;
 }
 
-constexpr std::string_view kPoclPlatform = "Portable Computing Language";
-
 }  // namespace
 
 std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
@@ -46,6 +44,10 @@ std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
   api.GetDeviceInfo(id, what, size, text.data(), nullptr);
   text.resize(text.find_last_not_of(std::string("\0 ", 2)) + 1);
   return text;
+}
+
+const Traits& traits_of(const Api& api, cl_device_id id) {
+  return traits_of(platform_name(api, id), device_text(api, id, CL_DRIVER_VERSION));
 }
 
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
@@ -62,7 +64,8 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   const bool is_cpu = (device_number<cl_device_type>(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   const uint64_t device_bytes = device_number<cl_ulong>(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
   caps.memory_bytes = memory_bytes ? memory_bytes : device_bytes;
-  caps.context_bytes = is_cpu ? kPoclContextBytes : kOtherContextBytes;
+  caps.context_bytes = traits_of(api, id).context_bytes;
+  if (caps.context_bytes == 0) caps.context_bytes = is_cpu ? kCpuContextBytes : kOtherContextBytes;
   caps.max_allocation_bytes =
       std::min<uint64_t>(device_number<cl_ulong>(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE), caps.memory_bytes);
   caps.alignment_bytes = std::max(128u, device_number<cl_uint>(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
@@ -97,7 +100,7 @@ OpenclDevice::OpenclDevice(Setup setup)
       workers_(std::move(setup.workers)),
       group_sizes_(std::move(setup.group_sizes)),
       cache_folder_(std::move(setup.cache_folder)),
-      is_pocl_(platform_name(api_, id_) == kPoclPlatform),
+      traits_(traits_of(api_, id_)),
       meter_(workers_) {}
 
 void OpenclDevice::add(OpenclTimeline& timeline) {

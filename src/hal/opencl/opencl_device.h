@@ -8,6 +8,7 @@
 
 #include "hal/device.h"
 #include "hal/opencl/api.h"
+#include "hal/opencl/traits.h"
 #include "hal/opencl/worker_meter.h"
 #include "os/guarded.h"
 
@@ -22,6 +23,9 @@ T device_number(const Api& api, cl_device_id id, cl_device_info what) {
 
 /// A text of it, without blanks at its end; empty if it does not.
 std::string device_text(const Api& api, cl_device_id id, cl_device_info what);
+
+/// The row of the device's driver.
+const Traits& traits_of(const Api& api, cl_device_id id);
 
 /// What the device says of itself; `memory_bytes` is the operator's word, or 0.
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes);
@@ -62,7 +66,7 @@ class OpenclDevice final : public Device {
   const Api& api() const { return api_; }
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
-  bool is_pocl() const { return is_pocl_; }
+  const Traits& traits() const { return traits_; }
   /// Whether device time is the CPU time of workers.
   bool is_metered() const { return caps_.timestamps == Timestamps::kWall; }
   WorkerMeter& meter() { return meter_; }
@@ -84,7 +88,7 @@ class OpenclDevice final : public Device {
   std::vector<int> workers_;
   std::vector<Size3> group_sizes_;
   std::string cache_folder_;
-  bool is_pocl_;
+  const Traits& traits_;
   // Each guards itself.
   WorkerMeter meter_;
   os::Guarded<std::vector<OpenclTimeline*>> timelines_;

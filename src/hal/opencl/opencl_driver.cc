@@ -122,7 +122,7 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
   if (options.index >= ids.size())
     return not_found(fmt::format("opencl device {}: does not exist; there are {}", options.index, ids.size()));
   QUERN_TRY(auto caps, caps_of(api_, ids[options.index], options.memory_bytes));
-  use_pocl(device_text(api_, ids[options.index], CL_DRIVER_VERSION));
+  let_pocl_count(traits_of(api_, ids[options.index]).counts_code_wrong);
   // Root and partitions are in one context, so that buffers and programs serve all of them.
   auto partitions = partition(api_, ids[options.index], caps);
   if (partitions.empty()) caps.partitions = false;

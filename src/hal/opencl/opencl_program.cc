@@ -22,6 +22,8 @@ namespace {
 constexpr const char* kOptions = "-cl-kernel-arg-info";
 constexpr uint64_t kMostBitcode = 256 * kMiB;
 
+bool has_pocls_binaries(const OpenclDevice& device) { return device.traits().binaries == Traits::Binaries::kPocl; }
+
 std::string log_of(const OpenclDevice& device, cl_program program) {
   size_t size = 0;
   device.api().GetProgramBuildInfo(program, device.id(), CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
@@ -177,13 +179,13 @@ Status OpenclProgram::reflect() {
 
 Result<std::unique_ptr<Program>> OpenclProgram::build(OpenclDevice& device, const Source& source) {
   for (const auto& size : source.group_sizes)
-    if (device.is_pocl() && size != Size3{0, 0, 0} &&
+    if (has_pocls_binaries(device) && size != Size3{0, 0, 0} &&
         std::find(device.group_sizes_.begin(), device.group_sizes_.end(), size) == device.group_sizes_.end())
       return invalid(fmt::format("build: the device was not opened for local size {}; name it in the options of open",
                                  variant_of(size)));
   const Api& api = device.api();
   // What is never sliced is left as it is.
-  const char* texts[] = {device.is_pocl() ? kPrelude : "", source.text.c_str()};
+  const char* texts[] = {has_pocls_binaries(device) ? kPrelude : "", source.text.c_str()};
   const size_t sizes[] = {0, source.text.size()};  // 0: up to its end
   cl_int code = CL_SUCCESS;
   Handle<cl_program> object(api.CreateProgramWithSource(device.context(), 2, texts, sizes, &code), api.ReleaseProgram);
@@ -206,12 +208,12 @@ Result<std::unique_ptr<Program>> OpenclProgram::build(OpenclDevice& device, cons
 
 void OpenclProgram::note_unsliceable(const std::vector<std::string>& known) {
   std::map<std::string, std::string> reasons;
-  if (device_.is_pocl())
+  if (has_pocls_binaries(device_))
     if (auto code = bitcode(known); code.ok())
       if (auto read = read_unsliceable(*code); read.ok()) reasons = *std::move(read);
   for (EntryInfo& entry : entries_) {
     const auto reason = reasons.find(entry.name);
-    if (!device_.is_pocl())
+    if (!has_pocls_binaries(device_))
       entry.unsliceable = "this driver does not show what a kernel uses";
     else if (reason == reasons.end())
       entry.unsliceable = "its code could not be looked at";
@@ -256,7 +258,7 @@ Result<Bytes> OpenclProgram::binary() {
   envelope.group_sizes = group_sizes_;
   envelope.entries = entries_;
   envelope.payload = vendors;
-  if (!device_.is_pocl()) return write_envelope(envelope);
+  if (!has_pocls_binaries(device_)) return write_envelope(envelope);
   QUERN_TRY(auto parts, parse_pocl(vendors));
   QUERN_TRY(strip_pocl(parts, group_sizes_));
   const Bytes stripped = write_pocl(parts);
@@ -267,11 +269,12 @@ Result<Bytes> OpenclProgram::binary() {
 
 Result<std::unique_ptr<Program>> OpenclProgram::load(OpenclDevice& device, std::span<const std::byte> binary) {
   QUERN_TRY(auto envelope, read_envelope(binary, device.caps().build_key));
-  if (device.is_pocl() != (envelope.kind == Envelope::Kind::kPocl)) return invalid("binary: is of another vendor");
+  if (has_pocls_binaries(device) != (envelope.kind == Envelope::Kind::kPocl))
+    return invalid("binary: is of another vendor");
   Bytes rebuilt;
   std::span<const std::byte> vendors = envelope.payload;
   std::vector<CodeFile> files;
-  if (device.is_pocl()) {
+  if (has_pocls_binaries(device)) {
     QUERN_TRY(auto parts, parse_pocl(envelope.payload));
     // Whatever it brought: without bitcode nothing can compile here.
     QUERN_TRY(strip_pocl(parts, envelope.group_sizes));

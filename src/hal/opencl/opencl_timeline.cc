@@ -52,7 +52,7 @@ OpenclTimeline::~OpenclTimeline() {
 
 // PoCL stamps with CLOCK_MONOTONIC_RAW. Of others it is not known: a marker that is queued now tells.
 Status OpenclTimeline::find_clock() {
-  if (device_.is_pocl()) return {};
+  if (device_.traits().clock == Traits::Clock::kMonotonicRaw) return {};
   const Api& api = device_.api();
   cl_event marker = nullptr;
   const Time before = os::now();
@@ -124,7 +124,7 @@ bool OpenclTimeline::advance() {
         failure_->set(cl_command_error(code != CL_SUCCESS ? code : status, slot.units > 0));
       if (failure_->is_set()) break;
       if (slot.units > 0) {
-        if (device_.is_pocl() && launches == 0) {
+        if (device_.traits().clock == Traits::Clock::kMonotonicRaw && launches == 0) {
           if (const Time now = os::now(); state.clock_read.ns == 0 || now - state.clock_read > kClockGoodFor) {
             state.to_steady = os::monotonic_minus_raw();
             state.clock_read = now;
