@@ -234,20 +234,31 @@ Result<Bytes> OpenclProgram::bitcode(const std::vector<std::string>& known) {
   return Bytes(content.begin(), content.end());
 }
 
+// A context of a device and its partitions has one binary for each of them, and every question is about all.
 Result<Bytes> OpenclProgram::vendors_binary() {
   const Api& api = device_.api();
-  size_t size = 0;
+  cl_uint count = 0;
+  cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_NUM_DEVICES, sizeof count, &count, nullptr);
+  std::vector<cl_device_id> devices(count);
+  if (code == CL_SUCCESS)
+    code = api.GetProgramInfo(object_.get(), CL_PROGRAM_DEVICES, count * sizeof(cl_device_id), devices.data(), nullptr);
+  std::vector<size_t> sizes(count);
   // With PoCL this is where the machine code is made.
-  if (cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);
-      code != CL_SUCCESS)
-    return cl_error(code, "program: binary");
-  Bytes vendors(size);
-  auto* data = reinterpret_cast<unsigned char*>(vendors.data());
-  if (size == 0) return internal("program: the vendor has no binary of it");
-  if (cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARIES, sizeof data, &data, nullptr);
-      code != CL_SUCCESS)
-    return cl_error(code, "program: binary");
-  return vendors;
+  if (code == CL_SUCCESS)
+    code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARY_SIZES, count * sizeof(size_t), sizes.data(), nullptr);
+  if (code != CL_SUCCESS) return cl_error(code, "program: binary");
+  const auto ours = static_cast<size_t>(std::find(devices.begin(), devices.end(), device_.id()) - devices.begin());
+  if (ours == count || sizes[ours] == 0) return internal("program: the vendor has no binary of it");
+  // A null pointer should leave a device out, but Intel's runtime (2026.22) refuses one: all of them are fetched.
+  std::vector<Bytes> binaries(count);
+  std::vector<unsigned char*> places(count, nullptr);
+  for (cl_uint i = 0; i < count; ++i) {
+    binaries[i].resize(sizes[i]);
+    if (sizes[i] > 0) places[i] = reinterpret_cast<unsigned char*>(binaries[i].data());
+  }
+  code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARIES, count * sizeof(unsigned char*), places.data(), nullptr);
+  if (code != CL_SUCCESS) return cl_error(code, "program: binary");
+  return std::move(binaries[ours]);
 }
 
 Result<Bytes> OpenclProgram::binary() {
