@@ -35,6 +35,16 @@ bool has_partitions(const Api& api, cl_device_id id) {
          size > 0 && properties[0] != 0 && device_number<cl_uint>(api, id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > 1;
 }
 
+// A device of OpenCL 2.1 or later has a timer, or says that it has none (PoCL 3.1: CL_INVALID_OPERATION). An older one
+// may bring a table of functions that ends before it.
+bool has_timer(const Api& api, cl_device_id id) {
+  const auto version = device_text(api, id, CL_DEVICE_VERSION);
+  const bool is_older = version.starts_with("OpenCL 1.") || version.starts_with("OpenCL 2.0");
+  cl_ulong device_ns = 0, host_ns = 0;
+  return api.GetDeviceAndHostTimer && !is_older &&
+         api.GetDeviceAndHostTimer(id, &device_ns, &host_ns) == CL_SUCCESS && device_ns > 0;
+}
+
 }  // namespace
 
 std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
@@ -101,7 +111,14 @@ OpenclDevice::OpenclDevice(Setup setup)
       group_sizes_(std::move(setup.group_sizes)),
       cache_folder_(std::move(setup.cache_folder)),
       traits_(traits_of(api_, id_)),
+      has_timer_(has_timer(api_, id_)),
       meter_(workers_) {}
+
+std::optional<int64_t> OpenclDevice::timer_ns() const {
+  cl_ulong device_ns = 0, host_ns = 0;
+  if (!has_timer_ || api_.GetDeviceAndHostTimer(id_, &device_ns, &host_ns) != CL_SUCCESS) return std::nullopt;
+  return static_cast<int64_t>(device_ns);
+}
 
 void OpenclDevice::add(OpenclTimeline& timeline) {
   timelines_.with([&](auto& all) { all.push_back(&timeline); });

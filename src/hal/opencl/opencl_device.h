@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ class OpenclDevice final : public Device {
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
   const Traits& traits() const { return traits_; }
+  /// The device's clock now, the one that stamps commands; nothing if it cannot be asked.
+  std::optional<int64_t> timer_ns() const;
   /// Whether device time is the CPU time of workers.
   bool is_metered() const { return caps_.timestamps == Timestamps::kWall; }
   WorkerMeter& meter() { return meter_; }
@@ -89,6 +92,7 @@ class OpenclDevice final : public Device {
   std::vector<Size3> group_sizes_;
   std::string cache_folder_;
   const Traits& traits_;
+  bool has_timer_;
   // Each guards itself.
   WorkerMeter meter_;
   os::Guarded<std::vector<OpenclTimeline*>> timelines_;
