@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/units.h"
 #include "hal/checks.h"
@@ -12,6 +13,7 @@
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/opencl_program.h"
 #include "hal/opencl/opencl_queue.h"
+#include "os/thread.h"
 
 namespace quern::hal::opencl {
 namespace {
@@ -97,6 +99,7 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   // of several queues on its workers. Of a GPU OpenCL only promises queues.
   caps.overlap = is_cpu ? Overlap::kAcrossProcesses : Overlap::kWithinProcess;
   caps.fault_scope = is_cpu ? FaultScope::kProcess : FaultScope::kDevice;
+  caps.worker_classes = is_cpu;
   caps.timestamps = is_cpu ? Timestamps::kWall : Timestamps::kDevice;
   return caps;
 }
@@ -107,12 +110,11 @@ OpenclDevice::OpenclDevice(Setup setup)
       partitions_(std::move(setup.partitions)),
       context_(std::move(setup.context)),
       caps_(std::move(setup.caps)),
-      workers_(std::move(setup.workers)),
+      threads_before_(std::move(setup.threads_before)),
       group_sizes_(std::move(setup.group_sizes)),
       cache_folder_(std::move(setup.cache_folder)),
       traits_(traits_of(api_, id_)),
-      has_timer_(has_timer(api_, id_)),
-      meter_(workers_) {}
+      has_timer_(has_timer(api_, id_)) {}
 
 std::optional<int64_t> OpenclDevice::timer_ns() const {
   cl_ulong device_ns = 0, host_ns = 0;
@@ -240,17 +242,27 @@ void CL_CALLBACK answer_muster(void* argument) {
 
 }  // namespace
 
+std::vector<int> OpenclDevice::worker_threads() const {
+  if (!caps_.worker_classes) return {};
+  const auto now = os::threads_of_libraries();
+  std::vector<int> workers;
+  std::set_difference(now.begin(), now.end(), threads_before_.begin(), threads_before_.end(),
+                      std::back_inserter(workers));
+  return workers;
+}
+
 Status OpenclDevice::on_each_worker(const std::function<void()>& work) {
   const auto abilities = device_number<cl_device_exec_capabilities>(api_, id_, CL_DEVICE_EXECUTION_CAPABILITIES);
-  if (workers_.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
+  const auto workers = worker_threads();
+  if (workers.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
   auto muster = std::make_shared<Muster>();
   muster->work = work;
-  muster->expected = workers_.size();
+  muster->expected = workers.size();
 
   std::vector<Handle<cl_command_queue>> queues;
   std::vector<cl_event> events;
   cl_int code = CL_SUCCESS;
-  for (size_t i = 0; i < workers_.size() && code == CL_SUCCESS; ++i) {
+  for (size_t i = 0; i < workers.size() && code == CL_SUCCESS; ++i) {
     queues.emplace_back(api_.CreateCommandQueue(context_.get(), id_, 0, &code), api_.ReleaseCommandQueue);
     if (code != CL_SUCCESS) break;
     auto* argument = &muster;  // copied by the vendor: a pointer to ours, which lives until all events are waited for

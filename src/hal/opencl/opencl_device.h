@@ -46,7 +46,7 @@ class OpenclDevice final : public Device {
     std::vector<Partition> partitions;
     Handle<cl_context> context;
     Caps caps;
-    std::vector<int> workers;
+    std::vector<int> threads_before;  // of libraries, before the driver was called: none of its workers
     std::vector<Size3> group_sizes;
     std::string cache_folder;
   };
@@ -62,7 +62,8 @@ class OpenclDevice final : public Device {
   using Device::create_queue;
   Result<std::unique_ptr<Queue>> create_queue(uint32_t units, uint32_t first) override;
   Status on_each_worker(const std::function<void()>& work) override;
-  std::vector<int> worker_threads() const override { return workers_; }
+  /// All that the driver has started by now: some start their workers late.
+  std::vector<int> worker_threads() const override;
 
   const Api& api() const { return api_; }
   cl_device_id id() const { return id_; }
@@ -88,7 +89,7 @@ class OpenclDevice final : public Device {
   std::vector<Partition> partitions_;  // by size; they outlive the context
   Handle<cl_context> context_;
   Caps caps_;
-  std::vector<int> workers_;
+  std::vector<int> threads_before_;
   std::vector<Size3> group_sizes_;
   std::string cache_folder_;
   const Traits& traits_;
