@@ -13,6 +13,8 @@
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/opencl_program.h"
 #include "hal/opencl/opencl_queue.h"
+#include "hal/opencl/opencl_timeline.h"
+#include "os/event.h"
 #include "os/thread.h"
 
 namespace quern::hal::opencl {
@@ -43,8 +45,8 @@ bool has_timer(const Api& api, cl_device_id id) {
   const auto version = device_text(api, id, CL_DEVICE_VERSION);
   const bool is_older = version.starts_with("OpenCL 1.") || version.starts_with("OpenCL 2.0");
   cl_ulong device_ns = 0, host_ns = 0;
-  return api.GetDeviceAndHostTimer && !is_older &&
-         api.GetDeviceAndHostTimer(id, &device_ns, &host_ns) == CL_SUCCESS && device_ns > 0;
+  return api.GetDeviceAndHostTimer && !is_older && api.GetDeviceAndHostTimer(id, &device_ns, &host_ns) == CL_SUCCESS &&
+         device_ns > 0;
 }
 
 }  // namespace
@@ -219,22 +221,32 @@ Result<std::unique_ptr<Queue>> OpenclDevice::create_queue(uint32_t units, uint32
 
 namespace {
 
+// How long workers may take to come; they come at once unless a kernel keeps them.
+constexpr Duration kMusterTakes = Duration::seconds(10);
+
 // Shared with the vendor's workers, and with those that come too late: they leave at once.
 struct Muster {
+  explicit Muster(os::Event complete) : complete(std::move(complete)) {}
   std::function<void()> work;
-  size_t expected;
+  std::vector<int> expected;
   std::atomic<size_t> arrived{0};
   std::atomic<bool> over{false};
+  os::Event complete;
+
+  void end() {
+    over = true;
+    over.notify_all();
+    complete.signal();
+  }
 };
 
 void CL_CALLBACK answer_muster(void* argument) {
   const auto muster = **static_cast<std::shared_ptr<Muster>**>(argument);
   if (!muster->over) {
+    const auto& expected = muster->expected;
+    if (std::find(expected.begin(), expected.end(), os::thread_id()) == expected.end()) return;
     muster->work();
-    if (++muster->arrived == muster->expected) {
-      muster->over = true;
-      muster->over.notify_all();
-    }
+    if (++muster->arrived == expected.size()) muster->end();
   }
   // Nobody leaves before all are there, so each is a thread of its own.
   muster->over.wait(false);
@@ -251,18 +263,27 @@ std::vector<int> OpenclDevice::worker_threads() const {
   return workers;
 }
 
+// A native kernel per worker reaches the driver's own threads. The caller waits outside of the driver meanwhile, which
+// would else execute such a kernel on it (Traits::waiting_thread_computes).
 Status OpenclDevice::on_each_worker(const std::function<void()>& work) {
   const auto abilities = device_number<cl_device_exec_capabilities>(api_, id_, CL_DEVICE_EXECUTION_CAPABILITIES);
-  const auto workers = worker_threads();
-  if (workers.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
-  auto muster = std::make_shared<Muster>();
+  QUERN_TRY(auto complete, os::Event::create());
+  auto muster = std::make_shared<Muster>(std::move(complete));
   muster->work = work;
-  muster->expected = workers.size();
+  muster->expected = worker_threads();
+  timelines_.with([&](auto& all) {
+    for (auto* timeline : all)
+      if (WaitingThread* waiting = timeline->waiting_thread()) {
+        waiting->run(work);
+        std::erase(muster->expected, waiting->id());
+      }
+  });
+  if (muster->expected.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
 
   std::vector<Handle<cl_command_queue>> queues;
   std::vector<cl_event> events;
   cl_int code = CL_SUCCESS;
-  for (size_t i = 0; i < workers.size() && code == CL_SUCCESS; ++i) {
+  for (size_t i = 0; i < muster->expected.size() && code == CL_SUCCESS; ++i) {
     queues.emplace_back(api_.CreateCommandQueue(context_.get(), id_, 0, &code), api_.ReleaseCommandQueue);
     if (code != CL_SUCCESS) break;
     auto* argument = &muster;  // copied by the vendor: a pointer to ours, which lives until all events are waited for
@@ -271,13 +292,14 @@ Status OpenclDevice::on_each_worker(const std::function<void()>& work) {
                                     0, nullptr, &event);
     if (code == CL_SUCCESS) events.push_back(event), api_.Flush(queues.back().get());
   }
-  if (code != CL_SUCCESS) {
-    muster->over = true;
-    muster->over.notify_all();
-  }
+  const bool all_came = code == CL_SUCCESS && muster->complete.wait(kMusterTakes);
+  if (!all_came) muster->end();
   if (!events.empty()) api_.WaitForEvents(static_cast<cl_uint>(events.size()), events.data());
   for (auto event : events) api_.ReleaseEvent(event);
   if (code != CL_SUCCESS) return cl_error(code, fmt::format("device {}: work on each worker", caps_.name));
+  if (!all_came)
+    return unavailable(fmt::format("device {}: {} of {} workers were reached; wait for its kernels to end", caps_.name,
+                                   muster->arrived.load(), muster->expected.size()));
   return {};
 }
 

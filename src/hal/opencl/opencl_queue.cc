@@ -115,9 +115,6 @@ Status OpenclQueue::wait_for(Queue& other, uint64_t point) {
   return {};
 }
 
-Status OpenclQueue::flush() {
-  if (cl_int code = device_.api().Flush(object_.get()); code != CL_SUCCESS) return cl_error(code, "queue: flush");
-  return {};
-}
+Status OpenclQueue::flush() { return timeline_->flush(); }
 
 }  // namespace quern::hal::opencl

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "hal/opencl/cl_error.h"
 #include "os/clock.h"
@@ -31,6 +32,8 @@ Result<std::unique_ptr<OpenclTimeline>> OpenclTimeline::create(OpenclDevice& dev
   QUERN_TRY(auto woken, os::Event::create());
   std::unique_ptr<OpenclTimeline> timeline(new OpenclTimeline(device, queue, std::move(woken)));
   QUERN_TRY(timeline->find_clock());
+  if (device.traits().waiting_thread_computes)
+    timeline->waiting_ = std::make_unique<WaitingThread>(device.api(), queue);
   device.add(*timeline);
   return timeline;
 }
@@ -45,6 +48,7 @@ OpenclTimeline::OpenclTimeline(OpenclDevice& device, cl_command_queue queue, os:
 
 OpenclTimeline::~OpenclTimeline() {
   device_.remove(*this);
+  waiting_.reset();
   look();
   state_.with([&](State& state) {
     for (auto& slot : state.slots)
@@ -188,7 +192,7 @@ Status OpenclTimeline::wait(uint64_t point, Duration limit) {
   const Api& api = device_.api();
   if (failure_->is_set()) return failure_->error();
   if (reached_.load(std::memory_order_acquire) >= point) return {};
-  if (limit != Duration::forever()) return wait_at_most(point, limit);
+  if (limit != Duration::forever() || waiting_) return wait_at_most(point, limit);
 
   // No look at the event first: it would contend with the worker that is about to take it (PoCL 3.1: +5 us).
   // clFinish wakes its caller sooner than an event does (PoCL 3.1: 52 against 68 us), but it waits for all that anyone
@@ -204,6 +208,13 @@ Status OpenclTimeline::wait(uint64_t point, Duration limit) {
   return {};
 }
 
+Status OpenclTimeline::flush() {
+  if (cl_int code = device_.api().Flush(queue_); code != CL_SUCCESS) return cl_error(code, "queue: flush");
+  if (waiting_ && reached_.load(std::memory_order_relaxed) < submitted_.load(std::memory_order_relaxed))
+    waiting_->wake();
+  return {};
+}
+
 void CL_CALLBACK OpenclTimeline::ring(cl_event, cl_int, void* bell) {
   std::unique_ptr<std::shared_ptr<Bell>> mine(static_cast<std::shared_ptr<Bell>*>(bell));
   (*mine)->event.signal();
@@ -211,8 +222,8 @@ void CL_CALLBACK OpenclTimeline::ring(cl_event, cl_int, void* bell) {
 
 Status OpenclTimeline::wait_at_most(uint64_t point, Duration limit) {
   const Api& api = device_.api();
-  const Time deadline = os::now() + limit;
-  if (cl_int code = api.Flush(queue_); code != CL_SUCCESS) return cl_error(code, "queue: flush");
+  const Time deadline = limit == Duration::forever() ? Time{std::numeric_limits<int64_t>::max()} : os::now() + limit;
+  QUERN_TRY(flush());
   if (point > belled_) {
     QUERN_TRY(auto event, event_of(point));
     if (!event.get()) return {};

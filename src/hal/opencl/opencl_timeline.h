@@ -9,6 +9,7 @@
 
 #include "hal/opencl/device_clock.h"
 #include "hal/opencl/opencl_device.h"
+#include "hal/opencl/waiting_thread.h"
 #include "hal/queue.h"
 #include "hal/timeline.h"
 #include "os/event.h"
@@ -55,6 +56,10 @@ class OpenclTimeline final : public Timeline {
   uint64_t submitted(cl_event event, uint32_t units, Time before);
   /// What is submitted from now on fails if `other` has failed by the time it ends.
   void depend_on(std::shared_ptr<const Failure> other);
+  /// Hands all that was submitted to the device.
+  Status flush();
+  /// The thread that the driver computes on while this queue has work; null where the driver needs none.
+  WaitingThread* waiting_thread() { return waiting_.get(); }
   /// Retained; null if the point was reached.
   Result<Handle<cl_event>> event_of(uint64_t point);
 
@@ -102,7 +107,7 @@ class OpenclTimeline final : public Timeline {
   // Constant after construction.
   OpenclDevice& device_;
   cl_command_queue queue_;
-  uint64_t account_;  // in the device's meter
+  uint64_t account_;                // in the device's meter
   bool clock_by_commands_ = false;  // the clock cannot be asked: launches relate it to ours
   std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
   std::shared_ptr<Bell> bell_;
@@ -112,6 +117,7 @@ class OpenclTimeline final : public Timeline {
   // The thread that waits.
   uint64_t belled_ = 0;  // the last point that rings
   os::Guarded<State> state_;
+  std::unique_ptr<WaitingThread> waiting_;  // ends first
 };
 
 }  // namespace quern::hal::opencl
