@@ -78,7 +78,8 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   const bool is_cpu = (device_number<cl_device_type>(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   const uint64_t device_bytes = device_number<cl_ulong>(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
   caps.memory_bytes = memory_bytes ? memory_bytes : device_bytes;
-  caps.context_bytes = traits_of(api, id).context_bytes;
+  const Traits& traits = traits_of(api, id);
+  caps.context_bytes = traits.context_bytes;
   if (caps.context_bytes == 0) caps.context_bytes = is_cpu ? kCpuContextBytes : kOtherContextBytes;
   caps.max_allocation_bytes =
       std::min<uint64_t>(device_number<cl_ulong>(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE), caps.memory_bytes);
@@ -96,7 +97,7 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   // There buffers are memory of ours: pages that the system hands to a process are zero, and what the heap gives out
   // again was this process's. Of a device's own memory no version of OpenCL promises anything.
   caps.fresh_memory_is_zero = caps.unified_memory;
-  caps.partitions = has_partitions(api, id);
+  caps.partitions = !traits.parts_share_workers && has_partitions(api, id);
   // A CPU device is its cores: the system runs kernels of several processes beside each other there, and PoCL those
   // of several queues on its workers. Of a GPU OpenCL only promises queues.
   caps.overlap = is_cpu ? Overlap::kAcrossProcesses : Overlap::kWithinProcess;

@@ -29,9 +29,11 @@ constexpr Traits kTable[] = {
     {.platform = "Intel(R) OpenCL",
      .version = "",
      .reason = "Intel's CPU runtime 2026.22 has one worker fewer than units: a thread that waits is the last one. It "
-               "then also executes what was submitted later, and returns late; markers have QUEUED 0; 55 MB are "
-               "private after the first launch",
+               "then also executes what was submitted later, and returns late. With 2 units, kernels in different "
+               "parts ran one after the other, since threads that wait do not help there. Markers have QUEUED 0; 55 MB "
+               "are private after the first launch",
      .waiting_thread_computes = true,
+     .parts_share_workers = true,
      .context_bytes = 64 * kMiB},
     {.platform = "", .version = "", .reason = "not tried: OpenCL 1.2 as it is specified"},
 };

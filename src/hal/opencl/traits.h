@@ -31,6 +31,9 @@ struct Traits {
   /// clFinish and clWaitForEvents execute kernels on the thread that calls them, also those submitted after the event
   /// that is waited for; without such a thread one of the device's units stands idle.
   bool waiting_thread_computes = false;
+  /// Parts of the device are executed by the same threads, so that launches in different parts wait for each other:
+  /// the device is not divided.
+  bool parts_share_workers = false;
   /// The driver counts wrong which code is in use, and aborts for it (pocl_release.cc).
   bool counts_code_wrong = false;
   /// Memory that a process uses before its first buffer; 0: not measured.
