@@ -14,6 +14,7 @@
 #include "hal/opencl/opencl_program.h"
 #include "hal/opencl/opencl_queue.h"
 #include "hal/opencl/opencl_timeline.h"
+#include "hal/opencl/portable_ir.h"
 #include "os/event.h"
 #include "os/thread.h"
 
@@ -73,7 +74,7 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
     return unsupported(fmt::format("opencl device {}: has {}; 1.2 is the least", caps.name, version));
   const auto platform = platform_name(api, id);
   caps.build_key =
-      fmt::format("opencl/{}|{}|{}|{}|{}|{}", kEnvelopeFormat, platform, caps.name,
+      fmt::format("opencl/{}|{}|{}|{}|{}|{}|{}", kEnvelopeFormat, clang_key(), platform, caps.name,
                   device_text(api, id, CL_DEVICE_VENDOR), version, device_text(api, id, CL_DRIVER_VERSION));
   const bool is_cpu = (device_number<cl_device_type>(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   const uint64_t device_bytes = device_number<cl_ulong>(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
