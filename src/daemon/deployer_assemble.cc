@@ -30,7 +30,8 @@ std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& fra
     signature.local_memory_bytes = frame.local_memory_bytes;
     signature.unsliceable = frame.unsliceable;
     for (const auto& argument : frame.arguments)
-      signature.arguments.push_back({argument.name, argument.type, argument.space, argument.is_const});
+      signature.arguments.push_back(
+          {argument.name, argument.type, argument.space, argument.is_const, argument.access});
     signatures.push_back(std::move(signature));
   }
   return signatures;
@@ -162,8 +163,9 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
   order.device = &device;
   QUERN_TRY(order.frame.text, source_text(program, files));
   order.frame.options = option_text(program);
-  // All that the compiler reads (builder/builder.h), but for what comes with the driver. 3: since nothing else is read.
-  std::string identity = fmt::format("quern binary 3\n{}\n{}\n", device.caps.build_key, order.frame.options);
+  // All that the compiler reads (builder/builder.h), but for what comes with the driver. 4: since they
+  // tell what kernels do with memory.
+  std::string identity = fmt::format("quern binary 4\n{}\n{}\n", device.caps.build_key, order.frame.options);
   for (const Size3& size : group_sizes_of(manifest)) {
     identity += fmt::format("{}x{}x{} ", size[0], size[1], size[2]);
     order.frame.group_sizes.push_back(size);
