@@ -34,6 +34,22 @@ char letter_of(hal::AddressSpace space) {
   return 'p';
 }
 
+char letter_of(hal::Access access) {
+  switch (access) {
+    case hal::Access::kUnused:
+      return '-';
+    case hal::Access::kRead:
+      return 'r';
+    case hal::Access::kWritten:
+      return 'w';
+    case hal::Access::kReadWritten:
+      return 'b';
+    case hal::Access::kUnknown:
+      break;
+  }
+  return '?';
+}
+
 Bytes signatures_of(const hal::Program& program) {
   std::vector<ipc::SignatureFrame> signatures;
   for (const hal::EntryInfo& entry : program.entries()) {
@@ -43,7 +59,8 @@ Bytes signatures_of(const hal::Program& program) {
     signature.local_memory_bytes = entry.local_memory_bytes;
     signature.unsliceable = entry.unsliceable;
     for (const hal::ArgumentInfo& argument : entry.arguments)
-      signature.arguments.push_back({argument.name, argument.type, letter_of(argument.space), argument.is_const});
+      signature.arguments.push_back(
+          {argument.name, argument.type, letter_of(argument.space), argument.is_const, letter_of(argument.access)});
     signatures.push_back(std::move(signature));
   }
   return ipc::encode(signatures);

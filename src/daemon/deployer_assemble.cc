@@ -31,7 +31,7 @@ std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& fra
     signature.local_memory_bytes = frame.local_memory_bytes;
     signature.unsliceable = frame.unsliceable;
     for (const auto& argument : frame.arguments)
-      signature.arguments.push_back({argument.name, argument.type, argument.space, argument.is_const});
+      signature.arguments.push_back({argument.name, argument.type, argument.space, argument.is_const, argument.access});
     signatures.push_back(std::move(signature));
   }
   return signatures;
@@ -211,8 +211,8 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
   QUERN_TRY(const std::string sources, source_text(program, files));
   order.frame.options = option_text(program);
   // All that the compiler reads (builder/builder.h), but for what comes with the driver. Each part has its length, so
-  // that no part can be taken for another. 4: since compilers get no comments.
-  std::string identity = "quern binary 4";
+  // that no part can be taken for another. 5: since programs tell what their kernels do with memory.
+  std::string identity = "quern binary 5";
   const auto add = [&](std::string_view part) { identity += fmt::format("\n{} {}", part.size(), part); };
   add(device.caps.build_key);
   add(order.frame.options);

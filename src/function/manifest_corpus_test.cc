@@ -50,7 +50,7 @@ std::string strip(std::string_view text) {
   return from == text.npos ? "" : std::string(text.substr(from, to - from + 1));
 }
 
-// "global const float* x"
+// "global const float* x", and what the kernel does with it: "global read float* x"
 Signature::Argument argument_of(const std::string& text) {
   Signature::Argument argument;
   std::istringstream words(text);
@@ -62,6 +62,10 @@ Signature::Argument argument_of(const std::string& text) {
       argument.space = word[0];
     else if (word == "const")
       argument.is_const = true;
+    else if (word == "read" || word == "written" || word == "both")
+      argument.access = word[0];
+    else if (word == "unused")
+      argument.access = '-';
     else
       last = word;
   }

@@ -198,6 +198,7 @@ struct Signature {
     std::string name, type;
     char space = 'p';  ///< 'g'lobal, 'c'onstant, 'l'ocal, 'p'rivate
     bool is_const = false;
+    char access = '?';  ///< what the code does with memory: '-' nothing, 'r'ead, 'w'rite, 'b'oth; '?' cannot be told
   };
   std::string entry;
   std::vector<Argument> arguments;
@@ -208,7 +209,8 @@ struct Signature {
 };
 
 /// Holds the manifest against the compiled program: entries exist ("did you mean"), argument counts, kinds and types
-/// match (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16). Mistakes name kernel and argument.
+/// match (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16), and no `in` is written. Mistakes
+/// name kernel and argument.
 std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures);
 
 /// Why a kernel is launched whole whatever its sizes: what the compiler saw of its entry, or that the driver picks its

@@ -368,6 +368,19 @@ TEST(Signatures, MatchTheManifest) {
             std::string::npos);
 }
 
+TEST(Signatures, HoldWhatAKernelDoesWithMemoryAgainstItsArgs) {
+  const auto with = [](size_t kernel, char access) {
+    return signature_mistakes([&](auto& s) { s[kernel].arguments[0].access = access; });
+  };
+  for (const char fine : {'?', '-', 'r'}) EXPECT_EQ(with(0, fine), "") << fine;
+  for (const char wrong : {'w', 'b'})
+    EXPECT_EQ(with(0, wrong),
+              "function.yaml:21:5: error: kernel 'one' argument 1 ('a') is written by the kernel, but args has in: x; "
+              "write inout, or store elsewhere\n");
+  // An inout may be anything.
+  for (const char fine : {'?', '-', 'r', 'w', 'b'}) EXPECT_EQ(with(2, fine), "") << fine;
+}
+
 TEST(Signatures, SayWhyAKernelIsLaunchedWhole) {
   const Manifest manifest = manifest_of();
   auto signatures = good_signatures();

@@ -207,6 +207,14 @@ class SignatureCheck {
       add(false, fmt::format("{} is {}, but buffer '{}' is {}; write {}* or dtype: {}", what, type, buffer.name,
                              name_of(buffer.dtype), type_for(buffer.dtype), name_of(*row->dtypes[0])));
     const bool is_const = seen.is_const || seen.space == 'c';
+    // Inputs and constants are shared by callers. Some devices read them in place and stop a kernel that writes to
+    // them; on others everybody would get what it wrote.
+    if (argument.access == Access::kIn && (seen.access == 'w' || seen.access == 'b'))
+      return add(false, fmt::format("{} is written by the kernel, but args has in: {}; write inout, or store elsewhere",
+                                    what, buffer.name));
+    if (argument.access == Access::kOut && (seen.access == 'r' || seen.access == '-'))
+      add(true, fmt::format("{} is never written by the kernel, but args has out: {}; store to it, or {}", what,
+                            buffer.name, seen.access == 'r' ? "write in" : "leave it out"));
     if (argument.access != Access::kIn && is_const)
       add(false, fmt::format("{} is const, but args has {}: {}; write in, or drop const", what,
                              word_of(argument.access), buffer.name));

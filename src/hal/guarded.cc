@@ -179,6 +179,7 @@ class GuardedQueue final : public Queue {
   Timeline& timeline() override { return queue_->timeline(); }
   std::optional<Interval> timing(uint64_t point) override { return queue_->timing(point); }
   uint64_t device_time_ns() override { return queue_->device_time_ns(); }
+  uint64_t corrected_timings() override { return queue_->corrected_timings(); }
 
  private:
   Result<Buffer*> inner_of(Buffer& buffer) {

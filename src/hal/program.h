@@ -24,12 +24,22 @@ struct Source {
 
 enum class AddressSpace : uint8_t { kPrivate, kGlobal, kConstant, kLocal };
 
+/// What the code of an entry does with the memory behind a pointer.
+enum class Access : uint8_t {
+  kUnknown,      ///< it cannot be told
+  kUnused,       ///< neither read nor written
+  kRead,         ///< only read
+  kWritten,      ///< only written
+  kReadWritten,  ///< written, and read or perhaps read
+};
+
 /// One argument of an entry, as the compiler saw it.
 struct ArgumentInfo {
   std::string name;
   std::string type;  ///< "float*", "uint", as the driver reports it
   AddressSpace space = AddressSpace::kPrivate;
   bool is_const = false;
+  Access access = Access::kUnknown;  ///< of global and constant memory
   bool operator==(const ArgumentInfo&) const = default;
 };
 

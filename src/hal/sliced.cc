@@ -62,6 +62,7 @@ class SlicedQueue final : public Queue {
   Timeline& timeline() override { return queue_->timeline(); }
   std::optional<Interval> timing(uint64_t point) override { return queue_->timing(point); }
   uint64_t device_time_ns() override { return queue_->device_time_ns(); }
+  uint64_t corrected_timings() override { return queue_->corrected_timings(); }
 
  private:
   std::unique_ptr<Queue> queue_;

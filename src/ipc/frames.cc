@@ -109,7 +109,7 @@ void fields(V& v, BuildFrame& b) {
 template <class V>
 void fields(V& v, SignatureFrame& s) {
   v(s.entry);
-  v.list(s.arguments, 1024, [&](auto& a) { v(a.name), v(a.type), v(a.space), v(a.is_const); });
+  v.list(s.arguments, 1024, [&](auto& a) { v(a.name), v(a.type), v(a.space), v(a.is_const), v(a.access); });
   v(s.required_local), v(s.local_memory_bytes), v(s.unsliceable);
 }
 template <class V>

@@ -173,6 +173,7 @@ struct SignatureFrame {
     std::string name, type;
     char space = 'p';
     bool is_const = false;
+    char access = '?';  ///< of memory: '-' unused, 'r'ead, 'w'ritten, 'b'oth; '?' unknown
   };
   std::string entry;
   std::vector<Argument> arguments;

@@ -17,9 +17,9 @@ std::string wall_time();
 /// The same in seconds since 1970: for ages of what outlives the process.
 int64_t wall_seconds();
 
-/// CPU time of one thread of this process, by thread id; 0 if it is gone.
+/// CPU time of one thread of this process, by thread id, 0 being the calling one; 0 if it is gone.
 Duration cpu_time_of_thread(int tid);
-/// The same of all threads of a process.
+/// The same of all threads of a process, also of those that ended; 0 is this process.
 Duration cpu_time_of_process(int pid);
 
 }  // namespace quern::os

@@ -11,16 +11,62 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <memory>
+
+#include "os/clock.h"
+#include "os/guarded.h"
 
 namespace quern::os {
 
-Thread::Thread(std::string name, std::function<void()> work)
-    : thread_([name = std::move(name), work = std::move(work)] {
-        pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
-        work();
-      }) {}
+namespace {
+
+Guarded<OwnThreads>& registry() {
+  static auto& threads = *new Guarded<OwnThreads>(OwnThreads{{getpid()}, {}});  // outlives threads that end late
+  return threads;
+}
+
+void begin_own(int id) {
+  registry().with([&](OwnThreads& own) { own.ids.insert(std::lower_bound(own.ids.begin(), own.ids.end(), id), id); });
+}
+
+void end_own(int id) {
+  registry().with([&](OwnThreads& own) {
+    own.ended_cpu = own.ended_cpu + cpu_time_of_thread(id);
+    std::erase(own.ids, id);
+  });
+}
+
+}  // namespace
+
+Thread::Thread(std::string name, std::function<void()> work, Kind kind) {
+  auto is_ready = std::make_shared<std::atomic<bool>>(false);
+  thread_ = std::jthread([name = std::move(name), work = std::move(work), kind, is_ready] {
+    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+    const int id = thread_id();
+    if (kind == Kind::kOwn) begin_own(id);
+    is_ready->store(true);
+    is_ready->notify_one();
+    work();
+    if (kind == Kind::kOwn) end_own(id);
+  });
+  is_ready->wait(false);
+}
+
+OwnThreads own_threads() {
+  return registry().with([](const OwnThreads& own) { return own; });
+}
+
+std::vector<int> threads_of_libraries() {
+  const auto all = threads_of_process();
+  const auto own = own_threads();
+  std::vector<int> others;
+  std::set_difference(all.begin(), all.end(), own.ids.begin(), own.ids.end(), std::back_inserter(others));
+  return others;
+}
 
 void Thread::join() {
   if (thread_.joinable()) thread_.join();
@@ -96,7 +142,10 @@ void want_short_turns() {
 
 void want_exact_timers() { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 
-int thread_id() { return static_cast<int>(syscall(SYS_gettid)); }
+int thread_id() {
+  static thread_local const int id = static_cast<int>(syscall(SYS_gettid));
+  return id;
+}
 
 std::vector<int> threads_of_process() {
   std::vector<int> ids;

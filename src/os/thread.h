@@ -8,14 +8,21 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace quern::os {
 
 /// A named thread that is joined when it is destroyed. Tell its work to end first.
 class Thread {
  public:
+  enum class Kind : uint8_t {
+    kOwn,         ///< does work of this program (own_threads)
+    kForLibrary,  ///< is lent to a vendor's library, and counts as a thread of that library
+  };
+
   Thread() = default;
-  Thread(std::string name, std::function<void()> work);
+  /// Returns when the thread has its name and its kind.
+  Thread(std::string name, std::function<void()> work, Kind kind = Kind::kOwn);
   Thread(Thread&&) = default;
   Thread& operator=(Thread&&) = default;
   ~Thread() = default;
@@ -67,5 +74,16 @@ int thread_id();
 
 /// The ids of all threads of this process, ascending.
 std::vector<int> threads_of_process();
+
+/// The threads of this process that do its own work: the first one and every Thread of kind kOwn. All others were
+/// started by libraries.
+struct OwnThreads {
+  std::vector<int> ids;  ///< of those that run, ascending
+  Duration ended_cpu;    ///< CPU time of those that ended
+};
+OwnThreads own_threads();
+
+/// The ids of all threads of this process that are not its own, ascending.
+std::vector<int> threads_of_libraries();
 
 }  // namespace quern::os

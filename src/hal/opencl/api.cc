@@ -13,6 +13,8 @@ Result<Api> Api::load() {
   if (!api.name) return unavailable("libOpenCL.so.1: has no cl" #name "; install an OpenCL 1.2 loader");
   QUERN_OPENCL_FUNCTIONS(QUERN_OPENCL_FIND)
 #undef QUERN_OPENCL_FIND
+  api.GetDeviceAndHostTimer =
+      reinterpret_cast<decltype(api.GetDeviceAndHostTimer)>(library.symbol("clGetDeviceAndHostTimer"));
   return api;
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-// Every OpenCL function that the driver calls; all are of OpenCL 1.2.
+// Every OpenCL function that the driver needs; all are of OpenCL 1.2.
 #define QUERN_OPENCL_FUNCTIONS(X)                                                                                     \
   X(GetPlatformIDs)                                                                                                   \
   X(GetPlatformInfo)                                                                                                  \
@@ -31,6 +31,8 @@ struct Api {
 #define QUERN_OPENCL_POINTER(name) decltype(&::cl##name) name = nullptr;
   QUERN_OPENCL_FUNCTIONS(QUERN_OPENCL_POINTER)
 #undef QUERN_OPENCL_POINTER
+  /// Of OpenCL 2.1; null if the loader has none. To be called only for devices of that version and later.
+  cl_int(CL_API_CALL* GetDeviceAndHostTimer)(cl_device_id, cl_ulong* device_ns, cl_ulong* host_ns) = nullptr;
 
   /// kUnavailable if there is no loader, or one older than OpenCL 1.2. Starts no vendor's library yet.
   static Result<Api> load();

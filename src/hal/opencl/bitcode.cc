@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// program.bc, as clBuildProgram leaves it, is optimised and linked with PoCL's library of built-ins, whose functions
-// are still called by name. From each kernel we follow everything that its instructions name. Work-item functions that
-// a slice keeps are not looked into (get_global_id itself reads group and offset); those that it changes end the walk
-// with their name; what has neither kind of name is followed, down to the variables in which PoCL keeps the range.
-// Only those of the local range may be read, so a built-in that is not known here is judged by what it does.
+// Bitcode for spir64 is optimised, and calls built-ins as functions that are declared and not defined. From each kernel
+// we follow everything that its instructions name. Functions of the program are looked into; built-ins are judged by
+// their names (builtins.h), and a function that is neither ends the walk with its name.
+//
+// Pointers are followed from the arguments of a kernel through address computations and into functions of the program,
+// to the loads and stores at their ends. What leads elsewhere (a choice between two pointers, a pointer that is stored)
+// makes an argument unknown, unless something was surely written through it.
 #include "hal/opencl/bitcode.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "base/printable.h"
+#include "hal/opencl/builtins.h"
 #include "os/dylib.h"
 
 namespace quern::hal::opencl {
@@ -61,20 +63,35 @@ using Diagnose = void (*)(Ref, void*);
   X(Ref, IsAFunction, (Ref))                                                        \
   X(Ref, IsAInlineAsm, (Ref))                                                       \
   X(Ref, IsAGlobalVariable, (Ref))                                                  \
-  X(int, IsConstant, (Ref))
+  X(int, IsConstant, (Ref))                                                         \
+  X(unsigned, CountParams, (Ref))                                                   \
+  X(Ref, GetParam, (Ref, unsigned))                                                 \
+  X(Ref, TypeOf, (Ref))                                                             \
+  X(int, GetTypeKind, (Ref))                                                        \
+  X(unsigned, GetPointerAddressSpace, (Ref))                                        \
+  X(Ref, GetFirstUse, (Ref))                                                        \
+  X(Ref, GetNextUse, (Ref))                                                         \
+  X(Ref, GetUser, (Ref))                                                            \
+  X(Ref, IsALoadInst, (Ref))                                                        \
+  X(Ref, IsAStoreInst, (Ref))                                                       \
+  X(Ref, IsAAtomicRMWInst, (Ref))                                                   \
+  X(Ref, IsAAtomicCmpXchgInst, (Ref))                                               \
+  X(Ref, IsAGetElementPtrInst, (Ref))                                               \
+  X(Ref, IsACastInst, (Ref))                                                        \
+  X(Ref, IsAPtrToIntInst, (Ref))                                                    \
+  X(Ref, IsAICmpInst, (Ref))
 
 struct Llvm {
 #define QUERN_LLVM_POINTER(type, name, arguments) type(*name) arguments = nullptr;
   QUERN_LLVM_FUNCTIONS(QUERN_LLVM_POINTER)
 #undef QUERN_LLVM_POINTER
 
-  // By way of PoCL's library: other vendors may have loaded other versions.
   static Result<Llvm> load() {
-    QUERN_TRY(const auto library, os::Dylib::find("libpocl.so"));
+    QUERN_TRY(const auto library, os::Dylib::open("libLLVM-15.so.1"));
     Llvm llvm;
 #define QUERN_LLVM_FIND(type, name, arguments)                                     \
   llvm.name = reinterpret_cast<decltype(llvm.name)>(library.symbol("LLVM" #name)); \
-  if (!llvm.name) return unavailable("libpocl.so: its LLVM does not show LLVM" #name);
+  if (!llvm.name) return unavailable("libLLVM-15.so.1: has no LLVM" #name);
     QUERN_LLVM_FUNCTIONS(QUERN_LLVM_FIND)
 #undef QUERN_LLVM_FIND
     return llvm;
@@ -83,24 +100,7 @@ struct Llvm {
 
 constexpr unsigned kKernelConvention = 76;  // spir_kernel
 
-constexpr std::array<std::string_view, 5> kSameInSlices = {"get_global_id", "get_local_id", "get_local_size",
-                                                           "get_work_dim", "get_local_linear_id"};
-constexpr std::array<std::string_view, 6> kOtherInSlices = {"get_group_id",         "get_num_groups",
-                                                            "get_global_size",      "get_global_offset",
-                                                            "get_global_linear_id", "get_enqueued_local_size"};
-
-// Where PoCL keeps the range of a launch; a name ends with x, y or z.
-struct Variable {
-  std::string_view name, function;
-};
-constexpr std::array<Variable, 3> kOtherVariables = {
-    {{"_group_id_", "get_group_id"}, {"_num_groups_", "get_num_groups"}, {"_global_offset_", "get_global_offset"}}};
-constexpr std::array<std::string_view, 3> kSameVariables = {"_local_id_", "_local_size_", "_work_dim"};
-
-template <class Names>
-bool holds(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+constexpr int kPointerType = 12;  // LLVMPointerTypeKind
 
 // "_Z15get_global_sizej" is get_global_size; empty if it is no mangled name.
 std::string_view plain_name(std::string_view mangled) {
@@ -176,22 +176,23 @@ class Walk {
 
   void reach_function(Ref function) {
     const std::string_view name = name_of(function), plain = plain_name(name);
-    if (holds(kSameInSlices, plain) || name.starts_with("llvm.") || name == "pocl.barrier") return;
-    if (holds(kOtherInSlices, plain)) return because(fmt::format("uses {}", plain));
-    if (name == "printf") return because("prints");  // PoCL writes it when a launch ends: order and parts would show
-    if (llvm_.IsDeclaration(function)) return because(fmt::format("calls {}, which cannot be looked at", show(name)));
-    functions_.push_back(function);
+    if (name.starts_with("llvm.")) return;
+    if (!llvm_.IsDeclaration(function)) return functions_.push_back(function);
+    // The vendor writes it when a launch ends: order and parts would show.
+    if (name == "printf") return because("prints");
+    switch (kind_of_builtin(plain.empty() ? name : plain)) {
+      case BuiltinKind::kSame:
+        return;
+      case BuiltinKind::kOther:
+        return because(fmt::format("uses {}", plain));
+      case BuiltinKind::kNone:
+        return because(fmt::format("calls {}, which cannot be looked at", show(plain.empty() ? name : plain)));
+    }
   }
 
   void reach_variable(Ref variable) {
     // One that is defined here is the program's own, and the same in all of its launches.
-    if (!llvm_.IsDeclaration(variable)) return;
-    const std::string_view name = name_of(variable);
-    for (const std::string_view same : kSameVariables)
-      if (name.starts_with(same)) return;
-    for (const Variable& other : kOtherVariables)
-      if (name.starts_with(other.name)) return because(fmt::format("uses {}", other.function));
-    because(fmt::format("uses {}, which is not its own", show(name)));
+    if (llvm_.IsDeclaration(variable)) because(fmt::format("uses {}, which is not its own", show(name_of(variable))));
   }
 
   // Constant after construction.
@@ -202,9 +203,101 @@ class Walk {
   std::string reason_;
 };
 
+AddressSpace space_of(const Llvm& llvm, Ref value) {
+  const Ref type = llvm.TypeOf(value);
+  if (llvm.GetTypeKind(type) != kPointerType) return AddressSpace::kPrivate;
+  switch (llvm.GetPointerAddressSpace(type)) {
+    case 1:
+      return AddressSpace::kGlobal;
+    case 2:
+      return AddressSpace::kConstant;
+    case 3:
+      return AddressSpace::kLocal;
+    default:
+      return AddressSpace::kPrivate;
+  }
+}
+
+// What is done through one pointer that a kernel was given.
+class PointerWalk {
+ public:
+  explicit PointerWalk(const Llvm& llvm) : llvm_(llvm) {}
+
+  Access run(Ref pointer) {
+    pointers_ = {pointer};
+    seen_ = {pointer};
+    reads_ = writes_ = is_unclear_ = false;
+    while (!pointers_.empty()) {
+      const Ref one = pointers_.back();
+      pointers_.pop_back();
+      for (Ref use = llvm_.GetFirstUse(one); use; use = llvm_.GetNextUse(use)) follow(one, llvm_.GetUser(use));
+    }
+    if (writes_) return reads_ || is_unclear_ ? Access::kReadWritten : Access::kWritten;
+    if (is_unclear_) return Access::kUnknown;
+    return reads_ ? Access::kRead : Access::kUnused;
+  }
+
+ private:
+  void add(Ref pointer) {
+    if (seen_.insert(pointer).second) pointers_.push_back(pointer);
+  }
+
+  void follow(Ref pointer, Ref user) {
+    if (llvm_.IsALoadInst(user)) {
+      reads_ = true;
+    } else if (llvm_.IsAStoreInst(user)) {
+      (llvm_.GetOperand(user, 1) == pointer ? writes_ : is_unclear_) = true;
+    } else if (llvm_.IsAAtomicRMWInst(user) || llvm_.IsAAtomicCmpXchgInst(user)) {
+      reads_ = writes_ = true;
+    } else if (llvm_.IsAPtrToIntInst(user)) {
+      is_unclear_ = true;
+    } else if (llvm_.IsAGetElementPtrInst(user) || llvm_.IsACastInst(user)) {
+      add(user);
+    } else if (llvm_.IsACallInst(user)) {
+      follow_call(pointer, user);
+    } else if (!llvm_.IsAICmpInst(user)) {
+      is_unclear_ = true;
+    }
+  }
+
+  void follow_call(Ref pointer, Ref call) {
+    const Ref function = llvm_.GetCalledValue(call);
+    if (!llvm_.IsAFunction(function)) {
+      is_unclear_ = true;
+      return;
+    }
+    size_t size = 0;
+    const char* text = llvm_.GetValueName2(function, &size);
+    const std::string_view name(text, size), plain = plain_name(name);
+    const unsigned count = llvm_.CountParams(function);
+    for (unsigned i = 0; i < count; ++i) {
+      if (llvm_.GetOperand(call, i) != pointer) continue;
+      if (name.starts_with("llvm.memcpy") || name.starts_with("llvm.memmove")) {
+        (i == 0 ? writes_ : reads_) = true;
+      } else if (name.starts_with("llvm.memset")) {
+        writes_ = true;
+      } else if (!llvm_.IsDeclaration(function)) {
+        add(llvm_.GetParam(function, i));
+      } else if (const auto use = use_of_pointer(plain, i); use.reads || use.writes) {
+        reads_ |= use.reads;
+        writes_ |= use.writes;
+      } else if (!name.starts_with("llvm.lifetime") && !name.starts_with("llvm.assume")) {
+        is_unclear_ = true;
+      }
+    }
+  }
+
+  // Constant after construction.
+  const Llvm& llvm_;
+  // One thread.
+  std::set<Ref> seen_;
+  std::vector<Ref> pointers_;  // still to be followed
+  bool reads_ = false, writes_ = false, is_unclear_ = false;
+};
+
 }  // namespace
 
-Result<std::map<std::string, std::string>> read_unsliceable(std::span<const std::byte> bitcode) {
+Result<std::map<std::string, KernelFacts>> read_kernels(std::span<const std::byte> bitcode) {
   QUERN_TRY(const Llvm llvm, Llvm::load());
   struct Owned {
     const Llvm& llvm;
@@ -223,14 +316,23 @@ Result<std::map<std::string, std::string>> read_unsliceable(std::span<const std:
                                                             bitcode.size(), "program.bc");
   if (llvm.ParseBitcodeInContext2(owned.context, owned.buffer, &owned.module) != 0) {
     owned.module = nullptr;
-    return invalid("program.bc: LLVM cannot read it");
+    return invalid("bitcode: LLVM cannot read it");
   }
-  std::map<std::string, std::string> reasons;
+  std::map<std::string, KernelFacts> kernels;
   Walk walk(llvm);
+  PointerWalk pointers(llvm);
   for (Ref function = llvm.GetFirstFunction(owned.module); function; function = llvm.GetNextFunction(function))
-    if (llvm.GetFunctionCallConv(function) == kKernelConvention && !llvm.IsDeclaration(function))
-      reasons.emplace(walk.name_of(function), walk.run(function));
-  return reasons;
+    if (llvm.GetFunctionCallConv(function) == kKernelConvention && !llvm.IsDeclaration(function)) {
+      KernelFacts& facts = kernels[std::string(walk.name_of(function))];
+      facts.unsliceable = walk.run(function);
+      for (unsigned i = 0; i < llvm.CountParams(function); ++i) {
+        const Ref argument = llvm.GetParam(function, i);
+        const AddressSpace space = space_of(llvm, argument);
+        const bool is_pointer = space == AddressSpace::kGlobal || space == AddressSpace::kConstant;
+        facts.arguments.push_back({space, is_pointer ? pointers.run(argument) : Access::kUnknown});
+      }
+    }
+  return kernels;
 }
 
 }  // namespace quern::hal::opencl

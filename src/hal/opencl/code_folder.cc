@@ -56,15 +56,4 @@ Result<std::vector<CodeFile>> unpack_code(const PoclBinary& binary, std::span<co
   });
 }
 
-std::vector<std::string> bitcode_in(const std::string& cache_folder) {
-  std::vector<std::string> paths;
-  if (cache_folder.empty()) return paths;
-  for (const auto& first : os::list_folder(cache_folder))
-    for (const auto& second : os::list_folder(fmt::format("{}/{}", cache_folder, first)))
-      if (auto path = fmt::format("{}/{}/{}/program.bc", cache_folder, first, second); os::exists(path))
-        paths.push_back(std::move(path));
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 }  // namespace quern::hal::opencl

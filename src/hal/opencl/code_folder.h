@@ -27,7 +27,4 @@ Result<std::vector<CodeFile>> unpack_code(const PoclBinary& binary, std::span<co
                                           const std::string& cache_folder,
                                           os::Guarded<std::map<std::string, uint64_t>>& written);
 
-/// The bitcode of every program that PoCL built in this folder and did not load, as paths, sorted.
-std::vector<std::string> bitcode_in(const std::string& cache_folder);
-
 }  // namespace quern::hal::opencl

@@ -44,6 +44,7 @@ Bytes write_envelope(const Envelope& envelope) {
       writer.put_text(argument.type);
       writer.put(argument.space);
       writer.put(static_cast<uint8_t>(argument.is_const));
+      writer.put(argument.access);
     }
   }
   writer.put(static_cast<uint64_t>(envelope.payload.size()));
@@ -88,6 +89,9 @@ Result<Envelope> read_envelope(std::span<const std::byte> bytes, const std::stri
       if (space > static_cast<uint8_t>(AddressSpace::kLocal)) return damaged;
       argument.space = static_cast<AddressSpace>(space);
       argument.is_const = reader.get<uint8_t>() != 0;
+      const auto access = reader.get<uint8_t>();
+      if (access > static_cast<uint8_t>(Access::kReadWritten)) return damaged;
+      argument.access = static_cast<Access>(access);
       entry.arguments.push_back(std::move(argument));
     }
     envelope.entries.push_back(std::move(entry));

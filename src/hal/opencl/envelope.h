@@ -10,9 +10,9 @@
 
 namespace quern::hal::opencl {
 
-/// Part of Caps::build_key: binaries of another format are other objects. Since 2 group ids are those of the whole in
-/// every slice (kPrelude), and entries say why they cannot be sliced.
-constexpr int kEnvelopeFormat = 2;
+/// Part of Caps::build_key: binaries of another format are other objects. Since 3 group ids are those of the whole in
+/// every slice on every driver (kPrelude), and entries say what they do with memory.
+constexpr int kEnvelopeFormat = 3;
 
 /// What `Program::binary` gives: the vendor's binary, what it was built for, what it contains, and a hash over all.
 ///

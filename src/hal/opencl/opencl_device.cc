@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/units.h"
 #include "hal/checks.h"
@@ -12,13 +13,17 @@
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/opencl_program.h"
 #include "hal/opencl/opencl_queue.h"
+#include "hal/opencl/opencl_timeline.h"
+#include "hal/opencl/portable_ir.h"
+#include "os/event.h"
+#include "os/thread.h"
 
 namespace quern::hal::opencl {
 namespace {
 
-// What a PoCL process keeps to itself before its first buffer: 13 MB private after its start (PoCL 3.1), a context
-// and a few queues. Devices with memory of their own keep contexts there; no OpenCL call tells how much.
-constexpr uint64_t kPoclContextBytes = 16 * kMiB;
+// What a process uses before its first buffer where nobody measured it. Devices with memory of their own keep contexts
+// there; no OpenCL call tells how much.
+constexpr uint64_t kCpuContextBytes = 64 * kMiB;
 constexpr uint64_t kOtherContextBytes = 256 * kMiB;
 
 std::string platform_name(const Api& api, cl_device_id id) {
@@ -35,7 +40,15 @@ bool has_partitions(const Api& api, cl_device_id id) {
          size > 0 && properties[0] != 0 && device_number<cl_uint>(api, id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > 1;
 }
 
-constexpr std::string_view kPoclPlatform = "Portable Computing Language";
+// A device of OpenCL 2.1 or later has a timer, or says that it has none (PoCL 3.1: CL_INVALID_OPERATION). An older one
+// may bring a table of functions that ends before it.
+bool has_timer(const Api& api, cl_device_id id) {
+  const auto version = device_text(api, id, CL_DEVICE_VERSION);
+  const bool is_older = version.starts_with("OpenCL 1.") || version.starts_with("OpenCL 2.0");
+  cl_ulong device_ns = 0, host_ns = 0;
+  return api.GetDeviceAndHostTimer && !is_older && api.GetDeviceAndHostTimer(id, &device_ns, &host_ns) == CL_SUCCESS &&
+         device_ns > 0;
+}
 
 }  // namespace
 
@@ -48,6 +61,10 @@ std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
   return text;
 }
 
+const Traits& traits_of(const Api& api, cl_device_id id) {
+  return traits_of(platform_name(api, id), device_text(api, id, CL_DRIVER_VERSION));
+}
+
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   Caps caps;
   caps.driver = "opencl";
@@ -57,12 +74,14 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
     return unsupported(fmt::format("opencl device {}: has {}; 1.2 is the least", caps.name, version));
   const auto platform = platform_name(api, id);
   caps.build_key =
-      fmt::format("opencl/{}|{}|{}|{}|{}|{}", kEnvelopeFormat, platform, caps.name,
+      fmt::format("opencl/{}|{}|{}|{}|{}|{}|{}", kEnvelopeFormat, clang_key(), platform, caps.name,
                   device_text(api, id, CL_DEVICE_VENDOR), version, device_text(api, id, CL_DRIVER_VERSION));
   const bool is_cpu = (device_number<cl_device_type>(api, id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
   const uint64_t device_bytes = device_number<cl_ulong>(api, id, CL_DEVICE_GLOBAL_MEM_SIZE);
   caps.memory_bytes = memory_bytes ? memory_bytes : device_bytes;
-  caps.context_bytes = is_cpu ? kPoclContextBytes : kOtherContextBytes;
+  const Traits& traits = traits_of(api, id);
+  caps.context_bytes = traits.context_bytes;
+  if (caps.context_bytes == 0) caps.context_bytes = is_cpu ? kCpuContextBytes : kOtherContextBytes;
   caps.max_allocation_bytes =
       std::min<uint64_t>(device_number<cl_ulong>(api, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE), caps.memory_bytes);
   caps.alignment_bytes = std::max(128u, device_number<cl_uint>(api, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
@@ -79,11 +98,12 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   // There buffers are memory of ours: pages that the system hands to a process are zero, and what the heap gives out
   // again was this process's. Of a device's own memory no version of OpenCL promises anything.
   caps.fresh_memory_is_zero = caps.unified_memory;
-  caps.partitions = has_partitions(api, id);
+  caps.partitions = !traits.parts_share_workers && has_partitions(api, id);
   // A CPU device is its cores: the system runs kernels of several processes beside each other there, and PoCL those
   // of several queues on its workers. Of a GPU OpenCL only promises queues.
   caps.overlap = is_cpu ? Overlap::kAcrossProcesses : Overlap::kWithinProcess;
   caps.fault_scope = is_cpu ? FaultScope::kProcess : FaultScope::kDevice;
+  caps.worker_classes = is_cpu;
   caps.timestamps = is_cpu ? Timestamps::kWall : Timestamps::kDevice;
   return caps;
 }
@@ -94,11 +114,17 @@ OpenclDevice::OpenclDevice(Setup setup)
       partitions_(std::move(setup.partitions)),
       context_(std::move(setup.context)),
       caps_(std::move(setup.caps)),
-      workers_(std::move(setup.workers)),
+      threads_before_(std::move(setup.threads_before)),
       group_sizes_(std::move(setup.group_sizes)),
       cache_folder_(std::move(setup.cache_folder)),
-      is_pocl_(platform_name(api_, id_) == kPoclPlatform),
-      meter_(workers_) {}
+      traits_(traits_of(api_, id_)),
+      has_timer_(has_timer(api_, id_)) {}
+
+std::optional<int64_t> OpenclDevice::timer_ns() const {
+  cl_ulong device_ns = 0, host_ns = 0;
+  if (!has_timer_ || api_.GetDeviceAndHostTimer(id_, &device_ns, &host_ns) != CL_SUCCESS) return std::nullopt;
+  return static_cast<int64_t>(device_ns);
+}
 
 void OpenclDevice::add(OpenclTimeline& timeline) {
   timelines_.with([&](auto& all) { all.push_back(&timeline); });
@@ -197,22 +223,32 @@ Result<std::unique_ptr<Queue>> OpenclDevice::create_queue(uint32_t units, uint32
 
 namespace {
 
+// How long workers may take to come; they come at once unless a kernel keeps them.
+constexpr Duration kMusterTakes = Duration::seconds(10);
+
 // Shared with the vendor's workers, and with those that come too late: they leave at once.
 struct Muster {
+  explicit Muster(os::Event complete) : complete(std::move(complete)) {}
   std::function<void()> work;
-  size_t expected;
+  std::vector<int> expected;
   std::atomic<size_t> arrived{0};
   std::atomic<bool> over{false};
+  os::Event complete;
+
+  void end() {
+    over = true;
+    over.notify_all();
+    complete.signal();
+  }
 };
 
 void CL_CALLBACK answer_muster(void* argument) {
   const auto muster = **static_cast<std::shared_ptr<Muster>**>(argument);
   if (!muster->over) {
+    const auto& expected = muster->expected;
+    if (std::find(expected.begin(), expected.end(), os::thread_id()) == expected.end()) return;
     muster->work();
-    if (++muster->arrived == muster->expected) {
-      muster->over = true;
-      muster->over.notify_all();
-    }
+    if (++muster->arrived == expected.size()) muster->end();
   }
   // Nobody leaves before all are there, so each is a thread of its own.
   muster->over.wait(false);
@@ -220,17 +256,36 @@ void CL_CALLBACK answer_muster(void* argument) {
 
 }  // namespace
 
+std::vector<int> OpenclDevice::worker_threads() const {
+  if (!caps_.worker_classes) return {};
+  const auto now = os::threads_of_libraries();
+  std::vector<int> workers;
+  std::set_difference(now.begin(), now.end(), threads_before_.begin(), threads_before_.end(),
+                      std::back_inserter(workers));
+  return workers;
+}
+
+// A native kernel per worker reaches the driver's own threads. The caller waits outside of the driver meanwhile, which
+// would else execute such a kernel on it (Traits::waiting_thread_computes).
 Status OpenclDevice::on_each_worker(const std::function<void()>& work) {
   const auto abilities = device_number<cl_device_exec_capabilities>(api_, id_, CL_DEVICE_EXECUTION_CAPABILITIES);
-  if (workers_.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
-  auto muster = std::make_shared<Muster>();
+  QUERN_TRY(auto complete, os::Event::create());
+  auto muster = std::make_shared<Muster>(std::move(complete));
   muster->work = work;
-  muster->expected = workers_.size();
+  muster->expected = worker_threads();
+  timelines_.with([&](auto& all) {
+    for (auto* timeline : all)
+      if (WaitingThread* waiting = timeline->waiting_thread()) {
+        waiting->run(work);
+        std::erase(muster->expected, waiting->id());
+      }
+  });
+  if (muster->expected.empty() || !(abilities & CL_EXEC_NATIVE_KERNEL)) return {};
 
   std::vector<Handle<cl_command_queue>> queues;
   std::vector<cl_event> events;
   cl_int code = CL_SUCCESS;
-  for (size_t i = 0; i < workers_.size() && code == CL_SUCCESS; ++i) {
+  for (size_t i = 0; i < muster->expected.size() && code == CL_SUCCESS; ++i) {
     queues.emplace_back(api_.CreateCommandQueue(context_.get(), id_, 0, &code), api_.ReleaseCommandQueue);
     if (code != CL_SUCCESS) break;
     auto* argument = &muster;  // copied by the vendor: a pointer to ours, which lives until all events are waited for
@@ -239,13 +294,14 @@ Status OpenclDevice::on_each_worker(const std::function<void()>& work) {
                                     0, nullptr, &event);
     if (code == CL_SUCCESS) events.push_back(event), api_.Flush(queues.back().get());
   }
-  if (code != CL_SUCCESS) {
-    muster->over = true;
-    muster->over.notify_all();
-  }
+  const bool all_came = code == CL_SUCCESS && muster->complete.wait(kMusterTakes);
+  if (!all_came) muster->end();
   if (!events.empty()) api_.WaitForEvents(static_cast<cl_uint>(events.size()), events.data());
   for (auto event : events) api_.ReleaseEvent(event);
   if (code != CL_SUCCESS) return cl_error(code, fmt::format("device {}: work on each worker", caps_.name));
+  if (!all_came)
+    return unavailable(fmt::format("device {}: {} of {} workers were reached; wait for its kernels to end", caps_.name,
+                                   muster->arrived.load(), muster->expected.size()));
   return {};
 }
 

@@ -3,11 +3,13 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hal/device.h"
 #include "hal/opencl/api.h"
+#include "hal/opencl/traits.h"
 #include "hal/opencl/worker_meter.h"
 #include "os/guarded.h"
 
@@ -22,6 +24,9 @@ T device_number(const Api& api, cl_device_id id, cl_device_info what) {
 
 /// A text of it, without blanks at its end; empty if it does not.
 std::string device_text(const Api& api, cl_device_id id, cl_device_info what);
+
+/// The row of the device's driver.
+const Traits& traits_of(const Api& api, cl_device_id id);
 
 /// What the device says of itself; `memory_bytes` is the operator's word, or 0.
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes);
@@ -41,7 +46,7 @@ class OpenclDevice final : public Device {
     std::vector<Partition> partitions;
     Handle<cl_context> context;
     Caps caps;
-    std::vector<int> workers;
+    std::vector<int> threads_before;  // of libraries, before the driver was called: none of its workers
     std::vector<Size3> group_sizes;
     std::string cache_folder;
   };
@@ -57,12 +62,15 @@ class OpenclDevice final : public Device {
   using Device::create_queue;
   Result<std::unique_ptr<Queue>> create_queue(uint32_t units, uint32_t first) override;
   Status on_each_worker(const std::function<void()>& work) override;
-  std::vector<int> worker_threads() const override { return workers_; }
+  /// All that the driver has started by now: some start their workers late.
+  std::vector<int> worker_threads() const override;
 
   const Api& api() const { return api_; }
   cl_device_id id() const { return id_; }
   cl_context context() const { return context_.get(); }
-  bool is_pocl() const { return is_pocl_; }
+  const Traits& traits() const { return traits_; }
+  /// The device's clock now, the one that stamps commands; nothing if it cannot be asked.
+  std::optional<int64_t> timer_ns() const;
   /// Whether device time is the CPU time of workers.
   bool is_metered() const { return caps_.timestamps == Timestamps::kWall; }
   WorkerMeter& meter() { return meter_; }
@@ -81,10 +89,11 @@ class OpenclDevice final : public Device {
   std::vector<Partition> partitions_;  // by size; they outlive the context
   Handle<cl_context> context_;
   Caps caps_;
-  std::vector<int> workers_;
+  std::vector<int> threads_before_;
   std::vector<Size3> group_sizes_;
   std::string cache_folder_;
-  bool is_pocl_;
+  const Traits& traits_;
+  bool has_timer_;
   // Each guards itself.
   WorkerMeter meter_;
   os::Guarded<std::vector<OpenclTimeline*>> timelines_;

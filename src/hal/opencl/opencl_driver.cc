@@ -61,7 +61,7 @@ Status OpenclDriver::prepare(const DeviceOptions& options) {
     os::set_env("POCL_BINARY_SPECIALIZE_WG", list);
     group_sizes_ = options.group_sizes;
   }
-  threads_before_ = os::threads_of_process();
+  threads_before_ = os::threads_of_libraries();
   prepared_ = true;
   return {};
 }
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
   if (options.index >= ids.size())
     return not_found(fmt::format("opencl device {}: does not exist; there are {}", options.index, ids.size()));
   QUERN_TRY(auto caps, caps_of(api_, ids[options.index], options.memory_bytes));
-  use_pocl(device_text(api_, ids[options.index], CL_DRIVER_VERSION));
+  let_pocl_count(traits_of(api_, ids[options.index]).counts_code_wrong);
   // Root and partitions are in one context, so that buffers and programs serve all of them.
   auto partitions = partition(api_, ids[options.index], caps);
   if (partitions.empty()) caps.partitions = false;
@@ -142,14 +142,7 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
   setup.caps = std::move(caps);
   setup.group_sizes = group_sizes_;
   setup.cache_folder = os::env("POCL_CACHE_DIR");
-  if (device_number<cl_device_type>(api_, setup.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) {
-    const auto now = os::threads_of_process();
-    std::set_difference(now.begin(), now.end(), threads_before_.begin(), threads_before_.end(),
-                        std::back_inserter(setup.workers));
-    // Later threads of our own are younger than the vendor's, which start with its library.
-    if (setup.workers.size() > setup.caps.units) setup.workers.resize(setup.caps.units);
-    setup.caps.worker_classes = !setup.workers.empty();
-  }
+  setup.threads_before = threads_before_;
   return std::unique_ptr<Device>(std::make_unique<OpenclDevice>(std::move(setup)));
 }
 

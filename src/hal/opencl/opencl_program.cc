@@ -4,23 +4,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "base/suggest.h"
-#include "base/units.h"
 #include "hal/opencl/bitcode.h"
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/code_folder.h"
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/pocl_binary.h"
+#include "hal/opencl/portable_ir.h"
 #include "os/dylib.h"
-#include "os/file.h"
 
 namespace quern::hal::opencl {
 namespace {
 
 // PoCL keeps the arguments' names in every binary but tells them only to who asks for it in the options.
 constexpr const char* kOptions = "-cl-kernel-arg-info";
-constexpr uint64_t kMostBitcode = 256 * kMiB;
+
+bool has_pocls_binaries(const OpenclDevice& device) { return device.traits().binaries == Traits::Binaries::kPocl; }
 
 std::string log_of(const OpenclDevice& device, cl_program program) {
   size_t size = 0;
@@ -31,9 +32,26 @@ std::string log_of(const OpenclDevice& device, cl_program program) {
   return log;
 }
 
+// Intel's runtime (2026.22) names a source by a number, "28:3:5: error", between lines that say when it began and
+// ended.
+std::string with_name_of_source(const std::string& log) {
+  std::string plain;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    if (line == "Compilation started" || line == "Compilation failed") continue;
+    const size_t digits = line.find_first_not_of("0123456789");
+    if (digits != 0 && digits != line.npos && line[digits] == ':' && line.find(':', digits + 1) != line.npos &&
+        line.find_first_not_of("0123456789", digits + 1) == line.find(':', digits + 1))
+      line.replace(0, digits, "program.cl");
+    plain += (plain.empty() ? "" : "\n") + line;
+  }
+  return plain;
+}
+
 // Folders of this machine tell the user nothing: "/var/…/tempfile_a1b2c3.cl:3:5: error" becomes "program.cl:3:5:
 // error".
 std::string without_paths(std::string log, const std::string& folder) {
+  log = with_name_of_source(log);
   if (folder.empty()) return log;
   for (size_t at = log.find(folder); at != std::string::npos; at = log.find(folder, at)) {
     const size_t end = std::min(log.find_first_of(": \n\"')", at + folder.size()), log.size());
@@ -177,19 +195,17 @@ Status OpenclProgram::reflect() {
 
 Result<std::unique_ptr<Program>> OpenclProgram::build(OpenclDevice& device, const Source& source) {
   for (const auto& size : source.group_sizes)
-    if (device.is_pocl() && size != Size3{0, 0, 0} &&
+    if (has_pocls_binaries(device) && size != Size3{0, 0, 0} &&
         std::find(device.group_sizes_.begin(), device.group_sizes_.end(), size) == device.group_sizes_.end())
       return invalid(fmt::format("build: the device was not opened for local size {}; name it in the options of open",
                                  variant_of(size)));
   const Api& api = device.api();
-  // What is never sliced is left as it is.
-  const char* texts[] = {device.is_pocl() ? kPrelude : "", source.text.c_str()};
+  const char* texts[] = {kPrelude, source.text.c_str()};
   const size_t sizes[] = {0, source.text.size()};  // 0: up to its end
   cl_int code = CL_SUCCESS;
   Handle<cl_program> object(api.CreateProgramWithSource(device.context(), 2, texts, sizes, &code), api.ReleaseProgram);
   if (code != CL_SUCCESS) return cl_error(code, "program");
   const std::string options = source.options.empty() ? kOptions : fmt::format("{} {}", kOptions, source.options);
-  const auto known = bitcode_in(device.cache_folder_);
   code = api.BuildProgram(object.get(), 1, &device.id_, options.c_str(), nullptr, nullptr);
   if (code != CL_SUCCESS) {
     const auto log = without_paths(log_of(device, object.get()), device.cache_folder_);
@@ -200,52 +216,63 @@ Result<std::unique_ptr<Program>> OpenclProgram::build(OpenclDevice& device, cons
   program->was_built_ = true;
   program->group_sizes_ = source.group_sizes;
   QUERN_TRY(program->reflect());
-  program->note_unsliceable(known);
+  program->note_facts(source);
   return std::unique_ptr<Program>(std::move(program));
 }
 
-void OpenclProgram::note_unsliceable(const std::vector<std::string>& known) {
-  std::map<std::string, std::string> reasons;
-  if (device_.is_pocl())
-    if (auto code = bitcode(known); code.ok())
-      if (auto read = read_unsliceable(*code); read.ok()) reasons = *std::move(read);
+// The device's own compiler made the program, and clang-15 made another from the same source. What clang's shows holds
+// for both only if they have the same kernels.
+void OpenclProgram::note_facts(const Source& source) {
+  const auto refuse = [&](const std::string& reason) {
+    for (EntryInfo& entry : entries_) entry.unsliceable = reason;
+  };
+  if (device_.cache_folder_.empty()) return refuse("the device has no folder for clang-15 to work in");
+  const auto code =
+      compile_portable(source, device_text(device_.api(), device_.id(), CL_DEVICE_EXTENSIONS), device_.cache_folder_);
+  if (!code.ok()) return refuse(code.error().text);
+  const auto kernels = read_kernels(*code);
+  if (!kernels.ok()) return refuse(kernels.error().text);
   for (EntryInfo& entry : entries_) {
-    const auto reason = reasons.find(entry.name);
-    if (!device_.is_pocl())
-      entry.unsliceable = "this driver does not show what a kernel uses";
-    else if (reason == reasons.end())
-      entry.unsliceable = "its code could not be looked at";
-    else
-      entry.unsliceable = reason->second;
+    const auto found = kernels->find(entry.name);
+    const bool is_same = found != kernels->end() && kernels->size() == entries_.size() &&
+                         std::equal(entry.arguments.begin(), entry.arguments.end(), found->second.arguments.begin(),
+                                    found->second.arguments.end(), [](const auto& vendors, const auto& clangs) {
+                                      return vendors.space == clangs.space;
+                                    });
+    if (!is_same) {
+      entry.unsliceable = "clang-15 and the compiler of the device see different kernels in this source";
+      continue;
+    }
+    entry.unsliceable = found->second.unsliceable;
+    for (size_t i = 0; i < entry.arguments.size(); ++i) entry.arguments[i].access = found->second.arguments[i].access;
   }
 }
 
-Result<Bytes> OpenclProgram::bitcode(const std::vector<std::string>& known) {
-  const auto now = bitcode_in(device_.cache_folder_);
-  std::vector<std::string> fresh;
-  std::set_difference(now.begin(), now.end(), known.begin(), known.end(), std::back_inserter(fresh));
-  if (fresh.size() == 1) return os::read_file(fresh[0], kMostBitcode);
-  // PoCL found the program in its folder, or we do not know where that is. The binary has the same, but compiles first.
-  QUERN_TRY(const Bytes vendors, vendors_binary());
-  QUERN_TRY(const auto parts, parse_pocl(vendors));
-  const auto content = parts.roots.at(0).content;
-  return Bytes(content.begin(), content.end());
-}
-
+// A context of a device and its partitions has one binary for each of them, and every question is about all.
 Result<Bytes> OpenclProgram::vendors_binary() {
   const Api& api = device_.api();
-  size_t size = 0;
+  cl_uint count = 0;
+  cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_NUM_DEVICES, sizeof count, &count, nullptr);
+  std::vector<cl_device_id> devices(count);
+  if (code == CL_SUCCESS)
+    code = api.GetProgramInfo(object_.get(), CL_PROGRAM_DEVICES, count * sizeof(cl_device_id), devices.data(), nullptr);
+  std::vector<size_t> sizes(count);
   // With PoCL this is where the machine code is made.
-  if (cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr);
-      code != CL_SUCCESS)
-    return cl_error(code, "program: binary");
-  Bytes vendors(size);
-  auto* data = reinterpret_cast<unsigned char*>(vendors.data());
-  if (size == 0) return internal("program: the vendor has no binary of it");
-  if (cl_int code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARIES, sizeof data, &data, nullptr);
-      code != CL_SUCCESS)
-    return cl_error(code, "program: binary");
-  return vendors;
+  if (code == CL_SUCCESS)
+    code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARY_SIZES, count * sizeof(size_t), sizes.data(), nullptr);
+  if (code != CL_SUCCESS) return cl_error(code, "program: binary");
+  const auto ours = static_cast<size_t>(std::find(devices.begin(), devices.end(), device_.id()) - devices.begin());
+  if (ours == count || sizes[ours] == 0) return internal("program: the vendor has no binary of it");
+  // A null pointer should leave a device out, but Intel's runtime (2026.22) refuses one: all of them are fetched.
+  std::vector<Bytes> binaries(count);
+  std::vector<unsigned char*> places(count, nullptr);
+  for (cl_uint i = 0; i < count; ++i) {
+    binaries[i].resize(sizes[i]);
+    if (sizes[i] > 0) places[i] = reinterpret_cast<unsigned char*>(binaries[i].data());
+  }
+  code = api.GetProgramInfo(object_.get(), CL_PROGRAM_BINARIES, count * sizeof(unsigned char*), places.data(), nullptr);
+  if (code != CL_SUCCESS) return cl_error(code, "program: binary");
+  return std::move(binaries[ours]);
 }
 
 Result<Bytes> OpenclProgram::binary() {
@@ -256,7 +283,7 @@ Result<Bytes> OpenclProgram::binary() {
   envelope.group_sizes = group_sizes_;
   envelope.entries = entries_;
   envelope.payload = vendors;
-  if (!device_.is_pocl()) return write_envelope(envelope);
+  if (!has_pocls_binaries(device_)) return write_envelope(envelope);
   QUERN_TRY(auto parts, parse_pocl(vendors));
   QUERN_TRY(strip_pocl(parts, group_sizes_));
   const Bytes stripped = write_pocl(parts);
@@ -267,11 +294,12 @@ Result<Bytes> OpenclProgram::binary() {
 
 Result<std::unique_ptr<Program>> OpenclProgram::load(OpenclDevice& device, std::span<const std::byte> binary) {
   QUERN_TRY(auto envelope, read_envelope(binary, device.caps().build_key));
-  if (device.is_pocl() != (envelope.kind == Envelope::Kind::kPocl)) return invalid("binary: is of another vendor");
+  if (has_pocls_binaries(device) != (envelope.kind == Envelope::Kind::kPocl))
+    return invalid("binary: is of another vendor");
   Bytes rebuilt;
   std::span<const std::byte> vendors = envelope.payload;
   std::vector<CodeFile> files;
-  if (device.is_pocl()) {
+  if (has_pocls_binaries(device)) {
     QUERN_TRY(auto parts, parse_pocl(envelope.payload));
     // Whatever it brought: without bitcode nothing can compile here.
     QUERN_TRY(strip_pocl(parts, envelope.group_sizes));

@@ -58,10 +58,8 @@ class OpenclProgram final : public Program {
 
  private:
   Status reflect();
-  /// Fills EntryInfo::unsliceable of all entries. `known` is the bitcode that lay in the cache folder before the build.
-  void note_unsliceable(const std::vector<std::string>& known);
-  /// As PoCL left it after the build.
-  Result<Bytes> bitcode(const std::vector<std::string>& known);
+  /// Fills what portable code tells of the entries: EntryInfo::unsliceable and ArgumentInfo::access.
+  void note_facts(const Source& source);
   Result<Bytes> vendors_binary();
 
   // Constant after construction.

@@ -9,6 +9,7 @@
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/opencl_buffer.h"
 #include "hal/opencl/opencl_program.h"
+#include "os/clock.h"
 
 namespace quern::hal::opencl {
 
@@ -26,8 +27,9 @@ template <class F>
 Result<uint64_t> OpenclQueue::submit(const char* what, uint32_t units, F enqueue) {
   QUERN_TRY(timeline_->can_submit());
   cl_event event = nullptr;
+  const Time before = units > 0 ? os::now() : Time();
   if (cl_int code = enqueue(&event); code != CL_SUCCESS) return cl_error(code, what);
-  return timeline_->submitted(event, units);
+  return timeline_->submitted(event, units, before);
 }
 
 Result<uint64_t> OpenclQueue::write(Buffer& target, uint64_t offset, std::span<const std::byte> source) {
@@ -113,9 +115,6 @@ Status OpenclQueue::wait_for(Queue& other, uint64_t point) {
   return {};
 }
 
-Status OpenclQueue::flush() {
-  if (cl_int code = device_.api().Flush(object_.get()); code != CL_SUCCESS) return cl_error(code, "queue: flush");
-  return {};
-}
+Status OpenclQueue::flush() { return timeline_->flush(); }
 
 }  // namespace quern::hal::opencl

@@ -29,6 +29,7 @@ class OpenclQueue final : public Queue {
   Timeline& timeline() override { return *timeline_; }
   std::optional<Interval> timing(uint64_t point) override { return timeline_->timing(point); }
   uint64_t device_time_ns() override { return timeline_->device_time_ns(); }
+  uint64_t corrected_timings() override { return timeline_->corrected_timings(); }
 
  private:
   OpenclQueue(OpenclDevice& device, uint32_t units, Handle<cl_command_queue> object,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "hal/opencl/cl_error.h"
 #include "os/clock.h"
@@ -11,8 +12,6 @@
 namespace quern::hal::opencl {
 namespace {
 
-// The two clocks drift by at most 500 parts in a million: 5 us in this time.
-constexpr Duration kClockGoodFor = Duration::millis(10);
 // The vendor's callback may come a moment before the status says so.
 constexpr Duration kLookAgain = Duration::millis(1);
 
@@ -21,12 +20,20 @@ bool profiling_ns(const Api& api, cl_event event, cl_profiling_info what, int64_
   return api.GetEventProfilingInfo(event, what, sizeof ns, &ns, nullptr) == CL_SUCCESS;
 }
 
+bool read_stamps(const Api& api, cl_event event, Stamps& stamps) {
+  return profiling_ns(api, event, CL_PROFILING_COMMAND_QUEUED, stamps.queued_ns) &&
+         profiling_ns(api, event, CL_PROFILING_COMMAND_START, stamps.start_ns) &&
+         profiling_ns(api, event, CL_PROFILING_COMMAND_END, stamps.end_ns);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<OpenclTimeline>> OpenclTimeline::create(OpenclDevice& device, cl_command_queue queue) {
   QUERN_TRY(auto woken, os::Event::create());
   std::unique_ptr<OpenclTimeline> timeline(new OpenclTimeline(device, queue, std::move(woken)));
   QUERN_TRY(timeline->find_clock());
+  if (device.traits().waiting_thread_computes)
+    timeline->waiting_ = std::make_unique<WaitingThread>(device.api(), queue);
   device.add(*timeline);
   return timeline;
 }
@@ -41,6 +48,7 @@ OpenclTimeline::OpenclTimeline(OpenclDevice& device, cl_command_queue queue, os:
 
 OpenclTimeline::~OpenclTimeline() {
   device_.remove(*this);
+  waiting_.reset();
   look();
   state_.with([&](State& state) {
     for (auto& slot : state.slots)
@@ -50,9 +58,21 @@ OpenclTimeline::~OpenclTimeline() {
   device_.meter().close_account(account_);
 }
 
-// PoCL stamps with CLOCK_MONOTONIC_RAW. Of others it is not known: a marker that is queued now tells.
+void OpenclTimeline::read_clock(const OpenclDevice& device, DeviceClock& clock, Time now) {
+  if (!clock.is_stale(now)) return;
+  if (device.traits().clock == Traits::Clock::kMonotonicRaw) return clock.set(os::monotonic_minus_raw(), now);
+  // The first question after a while takes longer than the next.
+  for (int i = 0; i < 3; ++i) {
+    const Time before = os::now();
+    if (const auto device_ns = device.timer_ns()) clock.saw(before, *device_ns, os::now());
+  }
+}
+
+// A clock that cannot be asked is read from the timestamps of a marker, and later of launches.
 Status OpenclTimeline::find_clock() {
-  if (device_.is_pocl()) return {};
+  state_.with([&](State& state) { read_clock(device_, state.clock, os::now()); });
+  if (state_.with([](State& state) { return state.clock.is_known(); })) return {};
+  clock_by_commands_ = true;
   const Api& api = device_.api();
   cl_event marker = nullptr;
   const Time before = os::now();
@@ -61,9 +81,10 @@ Status OpenclTimeline::find_clock() {
   const Time after = os::now();
   Handle<cl_event> event(marker, api.ReleaseEvent);
   if (cl_int code = api.WaitForEvents(1, &marker); code != CL_SUCCESS) return cl_error(code, "queue: marker");
-  int64_t queued = 0;
-  if (!profiling_ns(api, marker, CL_PROFILING_COMMAND_QUEUED, queued)) return unsupported("queue: has no clock");
-  state_.with([&](State& state) { state.to_steady = {before.ns + (after - before).ns / 2 - queued}; });
+  const Time seen = os::now();
+  Stamps stamps;
+  if (!read_stamps(api, marker, stamps)) return unsupported("queue: has no clock");
+  state_.with([&](State& state) { state.clock.saw_command(before, after, seen, stamps); });
   return {};
 }
 
@@ -75,11 +96,12 @@ Status OpenclTimeline::can_submit() {
   return exhausted(fmt::format("queue: {} submissions are under way; wait for some", Queue::kTimingsKept));
 }
 
-uint64_t OpenclTimeline::submitted(cl_event event, uint32_t units) {
+uint64_t OpenclTimeline::submitted(cl_event event, uint32_t units, Time before) {
   submitter_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   return state_.with([&](State& state) {
     const uint64_t point = ++state.submitted;
-    state.slots[point % Queue::kTimingsKept] = {event, {}, units};
+    const Time after = clock_by_commands_ && units > 0 ? os::now() : before;
+    state.slots[point % Queue::kTimingsKept] = {event, {}, units, before, after};
     state.launches_under_way += units > 0;
     submitted_.store(point, std::memory_order_release);
     return point;
@@ -124,17 +146,18 @@ bool OpenclTimeline::advance() {
         failure_->set(cl_command_error(code != CL_SUCCESS ? code : status, slot.units > 0));
       if (failure_->is_set()) break;
       if (slot.units > 0) {
-        if (device_.is_pocl() && launches == 0) {
-          if (const Time now = os::now(); state.clock_read.ns == 0 || now - state.clock_read > kClockGoodFor) {
-            state.to_steady = os::monotonic_minus_raw();
-            state.clock_read = now;
-          }
-        }
+        Stamps stamps{.end_ns = end_ns};
         // It may have ended between the two questions.
-        int64_t start_ns = 0;
-        if (!has_end) profiling_ns(api, slot.event, CL_PROFILING_COMMAND_END, end_ns);
-        profiling_ns(api, slot.event, CL_PROFILING_COMMAND_START, start_ns);
-        slot.interval = {start_ns + state.to_steady.ns, end_ns + state.to_steady.ns};
+        if (!has_end) profiling_ns(api, slot.event, CL_PROFILING_COMMAND_END, stamps.end_ns);
+        profiling_ns(api, slot.event, CL_PROFILING_COMMAND_START, stamps.start_ns);
+        const Time seen = os::now();
+        if (!clock_by_commands_) {
+          read_clock(device_, state.clock, seen);
+        } else if (state.clock.is_stale(seen)) {
+          profiling_ns(api, slot.event, CL_PROFILING_COMMAND_QUEUED, stamps.queued_ns);
+          state.clock.saw_command(slot.before, slot.after, seen, stamps);
+        }
+        slot.interval = state.clock.place(stamps, slot.before, seen);
         const auto took = static_cast<uint64_t>(std::max<int64_t>(0, slot.interval.end_ns - slot.interval.start_ns));
         wall_ns += took;
         most_ns += took * slot.units;
@@ -169,7 +192,7 @@ Status OpenclTimeline::wait(uint64_t point, Duration limit) {
   const Api& api = device_.api();
   if (failure_->is_set()) return failure_->error();
   if (reached_.load(std::memory_order_acquire) >= point) return {};
-  if (limit != Duration::forever()) return wait_at_most(point, limit);
+  if (limit != Duration::forever() || waiting_) return wait_at_most(point, limit);
 
   // No look at the event first: it would contend with the worker that is about to take it (PoCL 3.1: +5 us).
   // clFinish wakes its caller sooner than an event does (PoCL 3.1: 52 against 68 us), but it waits for all that anyone
@@ -185,6 +208,13 @@ Status OpenclTimeline::wait(uint64_t point, Duration limit) {
   return {};
 }
 
+Status OpenclTimeline::flush() {
+  if (cl_int code = device_.api().Flush(queue_); code != CL_SUCCESS) return cl_error(code, "queue: flush");
+  if (waiting_ && reached_.load(std::memory_order_relaxed) < submitted_.load(std::memory_order_relaxed))
+    waiting_->wake();
+  return {};
+}
+
 void CL_CALLBACK OpenclTimeline::ring(cl_event, cl_int, void* bell) {
   std::unique_ptr<std::shared_ptr<Bell>> mine(static_cast<std::shared_ptr<Bell>*>(bell));
   (*mine)->event.signal();
@@ -192,8 +222,8 @@ void CL_CALLBACK OpenclTimeline::ring(cl_event, cl_int, void* bell) {
 
 Status OpenclTimeline::wait_at_most(uint64_t point, Duration limit) {
   const Api& api = device_.api();
-  const Time deadline = os::now() + limit;
-  if (cl_int code = api.Flush(queue_); code != CL_SUCCESS) return cl_error(code, "queue: flush");
+  const Time deadline = limit == Duration::forever() ? Time{std::numeric_limits<int64_t>::max()} : os::now() + limit;
+  QUERN_TRY(flush());
   if (point > belled_) {
     QUERN_TRY(auto event, event_of(point));
     if (!event.get()) return {};
@@ -224,6 +254,10 @@ std::optional<Interval> OpenclTimeline::timing(uint64_t point) {
     if (slot.units == 0) return std::nullopt;
     return slot.interval;
   });
+}
+
+uint64_t OpenclTimeline::corrected_timings() {
+  return state_.with([](State& state) { return state.clock.corrected(); });
 }
 
 uint64_t OpenclTimeline::device_time_ns() {

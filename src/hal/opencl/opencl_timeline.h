@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "hal/opencl/device_clock.h"
 #include "hal/opencl/opencl_device.h"
+#include "hal/opencl/waiting_thread.h"
 #include "hal/queue.h"
 #include "hal/timeline.h"
 #include "os/event.h"
@@ -49,11 +51,15 @@ class OpenclTimeline final : public Timeline {
 
   /// kExhausted if as much as timings are kept of is under way; the error once failed.
   Status can_submit();
-  /// Takes `event` over and returns its point. `units`: how many a launch can use at once; 0: no launch. The thread
-  /// that submits.
-  uint64_t submitted(cl_event event, uint32_t units);
+  /// Takes `event` over and returns its point. `units`: how many a launch can use at once; 0: no launch. `before`: a
+  /// time before the driver was given the launch. The thread that submits.
+  uint64_t submitted(cl_event event, uint32_t units, Time before);
   /// What is submitted from now on fails if `other` has failed by the time it ends.
   void depend_on(std::shared_ptr<const Failure> other);
+  /// Hands all that was submitted to the device.
+  Status flush();
+  /// The thread that the driver computes on while this queue has work; null where the driver needs none.
+  WaitingThread* waiting_thread() { return waiting_.get(); }
   /// Retained; null if the point was reached.
   Result<Handle<cl_event>> event_of(uint64_t point);
 
@@ -62,11 +68,14 @@ class OpenclTimeline final : public Timeline {
 
   std::optional<Interval> timing(uint64_t point);
   uint64_t device_time_ns();
+  uint64_t corrected_timings();
   std::shared_ptr<const Failure> failure() const { return failure_; }
 
  private:
   OpenclTimeline(OpenclDevice& device, cl_command_queue queue, os::Event woken);
   Status find_clock();
+  /// Measures the clock again if the last measurement is too old and the clock can be asked.
+  static void read_clock(const OpenclDevice& device, DeviceClock& clock, Time now);
   /// Also brings the accounts up to date.
   void look();
   Status wait_at_most(uint64_t point, Duration limit);
@@ -75,6 +84,7 @@ class OpenclTimeline final : public Timeline {
     cl_event event = nullptr;
     Interval interval;
     uint32_t units = 0;  // of a launch: how many it can use at once; 0: no launch
+    Time before, after;  // of a launch: between them the driver was given it; `after` only if `clock_by_commands_`
   };
   struct Dependency {
     uint64_t after = 0;
@@ -85,8 +95,7 @@ class OpenclTimeline final : public Timeline {
     uint64_t submitted = 0, reached = 0;
     uint64_t launches_under_way = 0;
     uint64_t wall_ns = 0;  // of all launches, START to END
-    Duration to_steady;    // what turns the device's clock into ours
-    Time clock_read;
+    DeviceClock clock;
     std::deque<Dependency> dependencies;
   };
   /// Outlives the queue, if the vendor calls back late.
@@ -98,7 +107,8 @@ class OpenclTimeline final : public Timeline {
   // Constant after construction.
   OpenclDevice& device_;
   cl_command_queue queue_;
-  uint64_t account_;  // in the device's meter
+  uint64_t account_;                // in the device's meter
+  bool clock_by_commands_ = false;  // the clock cannot be asked: launches relate it to ours
   std::shared_ptr<Failure> failure_ = std::make_shared<Failure>();
   std::shared_ptr<Bell> bell_;
   // Copies of what the state says, for those who only look.
@@ -107,6 +117,7 @@ class OpenclTimeline final : public Timeline {
   // The thread that waits.
   uint64_t belled_ = 0;  // the last point that rings
   os::Guarded<State> state_;
+  std::unique_ptr<WaitingThread> waiting_;  // ends first
 };
 
 }  // namespace quern::hal::opencl

@@ -22,11 +22,9 @@ std::atomic<Release> own{nullptr};  // PoCL's; null: nothing is taken back
 
 }  // namespace
 
-bool counts_wrong(std::string_view driver_version) { return driver_version.starts_with("3."); }
-
-void use_pocl(std::string_view driver_version) {
+void let_pocl_count(bool counts_wrong) {
   Release release = nullptr;
-  if (!counts_wrong(driver_version))
+  if (!counts_wrong)
     if (const auto library = os::Dylib::find("libpocl.so"); library.ok())
       release = reinterpret_cast<Release>(library->symbol("pocl_release_dlhandle_cache"));
   own.store(release, std::memory_order_relaxed);

@@ -4,17 +4,28 @@
 #include <algorithm>
 
 #include "os/clock.h"
+#include "os/thread.h"
 
 namespace quern::hal::opencl {
 
-WorkerMeter::WorkerMeter(std::vector<int> workers) : workers_(std::move(workers)) {
-  state_.with([&](State& state) { state.settled_ns = used_ns(); });
+WorkerMeter::WorkerMeter() {
+  state_.with([&](State& state) { state.settled_ns = used_ns(state); });
 }
 
-uint64_t WorkerMeter::used_ns() const {
-  uint64_t used = 0;
-  for (int worker : workers_) used += static_cast<uint64_t>(os::cpu_time_of_thread(worker).ns);
-  return used;
+uint64_t WorkerMeter::used_ns(State& state) {
+  if (const Time now = os::now(); now - state.own_read > kOwnGoodFor) {
+    const auto own = os::own_threads();
+    state.own_ns.clear();
+    for (const int id : own.ids) state.own_ns[id] = os::cpu_time_of_thread(id).ns;
+    state.ended_own_ns = own.ended_cpu.ns;
+    state.own_read = now;
+  }
+  int64_t used_ns = os::cpu_time_of_process(0).ns - state.ended_own_ns;
+  // Where a thread of the driver's asks (a callback), it is among what is counted.
+  if (const auto own = state.own_ns.find(os::thread_id()); own != state.own_ns.end())
+    own->second = os::cpu_time_of_thread(0).ns;
+  for (const auto& [id, own_ns] : state.own_ns) used_ns -= own_ns;
+  return static_cast<uint64_t>(std::max<int64_t>(0, used_ns));
 }
 
 uint64_t WorkerMeter::open_account() {
@@ -38,7 +49,7 @@ void WorkerMeter::settle() {
     uint64_t most = 0;
     for (const auto& [id, account] : state.accounts) most += account.most_ns;
     if (most == 0) return;
-    const uint64_t used = used_ns();  // a system call per worker: once per batch of completions, never per launch
+    const uint64_t used = used_ns(state);  // system calls: once per batch of completions, never per launch
     const uint64_t open = used > state.settled_ns ? used - state.settled_ns : 0;
     const bool is_all = under_way() == 0;
     double share = static_cast<double>(open) / static_cast<double>(most);
@@ -49,7 +60,9 @@ void WorkerMeter::settle() {
       account.most_ns = 0;
       state.settled_ns += charge;
     }
-    if (is_all) state.settled_ns = used;
+    // What our own threads used meanwhile may have been taken for the driver's: then less is charged until that is
+    // even.
+    if (is_all) state.settled_ns = std::max(state.settled_ns, used);
   });
 }
 

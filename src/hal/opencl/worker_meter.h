@@ -3,13 +3,18 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <vector>
 
+#include "base/time.h"
 #include "os/guarded.h"
 
 namespace quern::hal::opencl {
 
-/// The CPU time of the workers, divided among the queues whose launches they execute.
+/// The CPU time of the driver's threads, divided among the queues whose launches they execute.
+///
+/// The driver's threads are all threads of the process that are not its own (os::own_threads), so that those that start
+/// late, or end, count too: their time is that of the process without that of its own threads. To read it takes two
+/// system calls, one for the process and one for the thread that asks; the other threads of our own are read again once
+/// that is kOwnGoodFor ago, and what they used meanwhile is corrected then.
 ///
 /// Queues report launches that ended, with the most that their kernels can have used: wall time on as many workers as
 /// they have groups. Settling divides what the workers used since the last time among them in that proportion. While
@@ -18,7 +23,7 @@ namespace quern::hal::opencl {
 /// is right; the parts are as long as launches do not overlap on several workers. Any thread.
 class WorkerMeter {
  public:
-  explicit WorkerMeter(std::vector<int> workers);
+  WorkerMeter();
 
   uint64_t open_account();
   void close_account(uint64_t account);
@@ -33,19 +38,22 @@ class WorkerMeter {
   uint64_t charged_ns(uint64_t account) const;
 
  private:
-  uint64_t used_ns() const;
+  static constexpr Duration kOwnGoodFor = Duration::micros(100);
 
   struct Account {
     uint64_t most_ns = 0;  // of what ended and is not settled
     uint64_t charged_ns = 0;
   };
   struct State {
-    uint64_t settled_ns = 0;  // of what the workers used since they started
+    uint64_t settled_ns = 0;  // of what the driver's threads used since they started
+    std::map<int, int64_t> own_ns;  // CPU time of each of our own threads when it was last read
+    int64_t ended_own_ns = 0;
+    Time own_read;
     uint64_t accounts_opened = 0;
     std::map<uint64_t, Account> accounts;
   };
-  // Constant after construction.
-  std::vector<int> workers_;
+  static uint64_t used_ns(State& state);
+
   // Each guards itself.
   std::atomic<uint64_t> under_way_{0};
   os::Guarded<State> state_;
