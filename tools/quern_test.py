@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """./quern and tools/test.sh over a build that is pretended: when they configure, and what they build for a test."""
+import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import headers  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Writes what the options of the presets are to the cache, as cmake does.
@@ -128,6 +133,23 @@ class QuernTest(unittest.TestCase):
                               " ".join(f"quern_some_module_{i}_test" for i in range(20))], cwd=self.root,
                              capture_output=True, text=True, check=True)
         self.assertLess(len(ran.stdout), 60)
+
+
+@unittest.skipUnless("QUERN_BUILD" in os.environ, "ctest names the build")
+class CoresTest(unittest.TestCase):
+    """`./quern test` starts two tests at a time. What uses more than one core must run alone."""
+
+    def test_what_uses_both_cores_runs_alone(self):
+        ran = subprocess.run(["ctest", "--show-only=json-v1"], cwd=os.environ["QUERN_BUILD"], capture_output=True,
+                             text=True, check=True)
+        tests = {test["name"]: {one["name"]: one["value"] for one in test["properties"]}
+                 for test in json.loads(ran.stdout)["tests"]}
+        for name in ("hal/opencl", "sim/mutants", "sim/mutants/long"):
+            if name in tests:  # not with a sanitizer
+                self.assertTrue(tests[name].get("RUN_SERIAL"), name)
+        for name in ("headers", "headers/long"):
+            self.assertEqual(tests[name].get("PROCESSORS"), headers.COMPILERS, name)
+        self.assertIn("ctest --test-dir \"$folder\" -j2 ", (ROOT / "tools" / "test.sh").read_text())
 
 
 if __name__ == "__main__":
