@@ -88,7 +88,8 @@ void Scheduler::Impl::watch(RunRecord& run) {
   if (run.device_time != Duration::forever()) {
     // The earliest time at which it can have had all that it may have.
     const Time since = run.front != 0 ? run.front_since : run.known_at;
-    const Duration least = run.front != 0 ? Duration{1} : run.launched ? kLeastBehind : kLeastWait;
+    const Duration behind = run.launched ? std::min(kLeastBehind, config_.flight_sample) : kLeastWait;
+    const Duration least = run.front != 0 ? Duration{1} : behind;
     const Time limit = std::max(since + (run.device_time - run.used), run.known_at + least);
     const Device& device = *devices_.find(run.device);
     bool is_alone = true;

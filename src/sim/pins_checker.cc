@@ -92,8 +92,13 @@ void PinsChecker::check(Time now, const sched::Trim& action) {
 
 void PinsChecker::check(Time now, const sched::KillExecutor& action) {
   if (!action.because) {
+    // A run that was told to stop, and has had no launch on the device since, is stuck elsewhere in its executor.
+    const bool is_stuck = std::any_of(shadow_.runs().begin(), shadow_.runs().end(), [&](const auto& entry) {
+      const Shadow::Run& run = entry.second;
+      return run.executor == action.executor && run.stopped <= now && now - run.stopped >= config_.prepare_grace;
+    });
     for (const auto& [id, run] : shadow_.runs())
-      expect(run.executor != action.executor, now, "e{} is killed under run{}, which did nothing",
+      expect(run.executor != action.executor || is_stuck, now, "e{} is killed under run{}, which did nothing",
              action.executor.value, id.value);
     return;
   }
