@@ -65,7 +65,7 @@ def test_a_function_that_stays_within_its_buffers(check):
     ("y", "second", {"second": SECOND + "if (i < 61) y[get_global_size(0) + i] = 5;"}),
     ("half", "first", {"first": FIRST + "if (i < 61) half_[get_global_size(0) + i] = 5;"}),
     ("rest", "first", {"first": FIRST + "if (i < 61) rest[get_global_size(0) + i] = 5;"}),
-    ("x", "first", {"first": FIRST + "if (i < 61) ((__global float*)x)[get_global_size(0) + i] = 5;"}),
+    ("x", "first", {"first": FIRST + "if (i < 61) ((__global float*)((ulong)x + 4 * get_global_size(0)))[i] = 5;"}),
 ])
 def test_a_write_behind_a_buffer(check, buffer, kernel, change):
     assert check(**change)["default"] == (
@@ -213,6 +213,8 @@ def test_constants_have_guards(check, tmp_path):
     text = source.read_text()
     at = text.index("{", text.index("void add(")) + 1
     name = text[text.index("void add("):at].split(",")[0].split("*")[1].strip()
-    source.write_text(text[:at] + f"\n  if (get_global_id(0) == 0) ((__global float*){name})[64] = 1;" + text[at:])
+    # By way of a number, so that no compiler can tell that an argument named `in` is written to.
+    write = f"if (get_global_id(0) == 0) *(__global float*)((ulong){name} + 4 * get_global_size(0)) = 1;"
+    source.write_text(text[:at] + "\n  " + write + text[at:])
     ran = run_cli("check", affine, "--binary-cache", BINARY_CACHE, check=1)
     assert "kernel 'add' writes outside of buffer 'b', behind its 64 elements" in ran.stdout, ran.stdout

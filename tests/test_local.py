@@ -383,8 +383,8 @@ class FolderWatch:
     def __init__(self, folder):
         libc = ctypes.CDLL(None)
         self.fd = libc.inotify_init1(os.O_CLOEXEC)
-        in_create = 0x100
-        assert self.fd >= 0 and libc.inotify_add_watch(self.fd, os.fsencode(folder), in_create) >= 0
+        in_create, in_moved_to = 0x100, 0x80
+        assert self.fd >= 0 and libc.inotify_add_watch(self.fd, os.fsencode(folder), in_create | in_moved_to) >= 0
 
     def wait(self):
         assert select.select([self.fd], [], [], CALL_LIMIT)[0], "nothing was made"

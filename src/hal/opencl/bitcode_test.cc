@@ -121,6 +121,19 @@ TEST_F(Bitcode, OfASourceThatCompilersSeeDifferentlyDecidesNothing) {
             "");
 }
 
+TEST_F(Bitcode, WhatOneProcessorSeesCountsForAll) {
+  const auto reason = [&](const std::string& other) {
+    auto built = device().build({"#ifdef __AVX512F__\n#define AT get_global_id(0)\n#else\n#define AT " + other +
+                                     "\n#endif\nkernel void k(global float* y) { y[AT] = 1; }\n",
+                                 "",
+                                 {}});
+    EXPECT_TRUE(built.ok()) << built.error().text;
+    return built.ok() ? (*built)->entries().at(0).unsliceable : "not built";
+  };
+  EXPECT_EQ(reason("get_global_id(0)"), "");
+  EXPECT_EQ(reason("get_num_groups(0)"), "uses get_num_groups");
+}
+
 TEST(CompilerDependentMacro, IsFoundInConditionsOnly) {
   const auto found = [](const char* text) {
     return compiler_dependent_macro(text, {}, {"__OPENCL_C_VERSION__", "cl_khr_"});

@@ -227,11 +227,18 @@ void OpenclProgram::note_facts(const Source& source) {
     for (EntryInfo& entry : entries_) entry.unsliceable = reason;
   };
   if (device_.cache_folder_.empty()) return refuse("the device has no folder for clang-15 to work in");
-  const auto code =
+  const auto programs =
       compile_portable(source, device_text(device_.api(), device_.id(), CL_DEVICE_EXTENSIONS), device_.cache_folder_);
-  if (!code.ok()) return refuse(code.error().text);
-  const auto kernels = read_kernels(*code);
-  if (!kernels.ok()) return refuse(kernels.error().text);
+  if (!programs.ok()) return refuse(programs.error().text);
+  for (const Bytes& code : *programs) {
+    const auto kernels = read_kernels(code);
+    if (!kernels.ok()) return refuse(kernels.error().text);
+    note_facts(*kernels, &code == programs->data());
+  }
+}
+
+void OpenclProgram::note_facts(const std::map<std::string, KernelFacts>& facts, bool is_first) {
+  const auto* kernels = &facts;
   for (EntryInfo& entry : entries_) {
     const auto found = kernels->find(entry.name);
     const bool is_same = found != kernels->end() && kernels->size() == entries_.size() &&
@@ -243,8 +250,12 @@ void OpenclProgram::note_facts(const Source& source) {
       entry.unsliceable = "clang-15 and the compiler of the device see different kernels in this source";
       continue;
     }
-    entry.unsliceable = found->second.unsliceable;
-    for (size_t i = 0; i < entry.arguments.size(); ++i) entry.arguments[i].access = found->second.arguments[i].access;
+    if (entry.unsliceable.empty()) entry.unsliceable = found->second.unsliceable;
+    for (size_t i = 0; i < entry.arguments.size(); ++i) {
+      Access& access = entry.arguments[i].access;
+      const Access here = found->second.arguments[i].access;
+      access = is_first || access == here ? here : Access::kUnknown;
+    }
   }
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "hal/checks.h"
+#include "hal/opencl/bitcode.h"
 #include "hal/opencl/envelope.h"
 #include "hal/opencl/opencl_device.h"
 #include "hal/program.h"
@@ -60,6 +62,8 @@ class OpenclProgram final : public Program {
   Status reflect();
   /// Fills what portable code tells of the entries: EntryInfo::unsliceable and ArgumentInfo::access.
   void note_facts(const Source& source);
+  /// What holds in this one of several programs that clang-15 made from the source, and in those before it.
+  void note_facts(const std::map<std::string, KernelFacts>& facts, bool is_first);
   Result<Bytes> vendors_binary();
 
   // Constant after construction.

@@ -17,6 +17,7 @@ namespace quern::hal::opencl {
 namespace {
 
 constexpr Duration kLimit = Duration::seconds(30);
+constexpr size_t kMostOfProcessor = 3;  // each doubles the number of programs
 constexpr uint64_t kMostBitcode = 256 * kMiB, kMostHeader = 16 * kMiB, kMostHeaders = 1000;
 
 constexpr std::array<std::string_view, 3> kPaths = {"/usr/bin/clang-15", "/usr/local/bin/clang-15",
@@ -64,6 +65,23 @@ bool is_of_compiler(std::string_view macro) {
   return false;
 }
 
+// Macros that say what the processor can do begin so. Compilers for one processor define the same of them.
+bool is_of_processor(std::string_view macro) {
+  for (const std::string_view begin :
+       {"__AVX", "__SSE", "__FMA__", "__F16C__", "__BMI", "__ARM_", "__aarch64__", "__x86_64__", "__i386__"})
+    if (macro.starts_with(begin)) return true;
+  return false;
+}
+
+// Whether a condition only asks if the macro is defined: it is the name of #ifdef or #ifndef, or stands behind
+// `defined`.
+bool asks_whether_defined(std::string_view word, std::string_view rest, std::string_view name) {
+  if (word == "ifdef" || word == "ifndef") return true;
+  std::string_view before = rest.substr(0, static_cast<size_t>(name.data() - rest.data()));
+  while (!before.empty() && (before.back() == ' ' || before.back() == '(')) before.remove_suffix(1);
+  return before.ends_with("defined");
+}
+
 std::vector<std::string> words_of(std::string_view options) {
   std::vector<std::string> words;
   while (!options.empty()) {
@@ -101,7 +119,7 @@ const std::string& clang_path() {
 std::string_view clang_key() { return clang_path().empty() ? "no clang" : "clang-15"; }
 
 std::string compiler_dependent_macro(std::string_view text, const std::vector<std::string>& others,
-                                     const std::vector<std::string>& same) {
+                                     const std::vector<std::string>& same, std::set<std::string>* of_processor) {
   const auto is_same = [&](std::string_view name) {
     return std::any_of(same.begin(), same.end(), [&](const std::string& begin) { return name.starts_with(begin); });
   };
@@ -117,7 +135,11 @@ std::string compiler_dependent_macro(std::string_view text, const std::vector<st
   const auto ask = [&](std::string_view word, std::string_view rest) {
     if (word != "if" && word != "ifdef" && word != "ifndef" && word != "elif") return;
     each_name(rest, [&](std::string_view name) {
-      if (found.empty() && is_of_compiler(name) && !is_same(name) && !own.contains(name)) found = name;
+      if (!is_of_compiler(name) || is_same(name) || own.contains(name)) return;
+      if (of_processor && is_of_processor(name) && asks_whether_defined(word, rest, name))
+        of_processor->emplace(name);
+      else if (found.empty())
+        found = name;
     });
   };
   each_directive(text, define);
@@ -127,7 +149,8 @@ std::string compiler_dependent_macro(std::string_view text, const std::vector<st
   return found;
 }
 
-Result<Bytes> compile_portable(const Source& source, std::string_view extensions, const std::string& folder) {
+Result<std::vector<Bytes>> compile_portable(const Source& source, std::string_view extensions,
+                                            const std::string& folder) {
   if (clang_path().empty())
     return unavailable("clang-15 is not installed where programs are built, so nothing tells what a kernel uses");
   static std::atomic<uint64_t> compiled{0};
@@ -176,14 +199,29 @@ Result<Bytes> compile_portable(const Source& source, std::string_view extensions
         if (const auto text = os::read_file(fmt::format("{}/{}", headers, file), kMostHeader); text.ok())
           others.emplace_back(as_text(*text));
   }
-  if (const auto macro = compiler_dependent_macro(source.text, others, same); !macro.empty())
+  std::set<std::string> of_processor;
+  if (const auto macro = compiler_dependent_macro(source.text, others, same, &of_processor); !macro.empty())
     return invalid(fmt::format("asks for {}, which compilers define differently", macro));
+  if (of_processor.size() > kMostOfProcessor)
+    return invalid(fmt::format("asks for {} and {} other macros of the processor; {} are looked at",
+                               *of_processor.begin(), of_processor.size() - 1, kMostOfProcessor));
   // Names without a folder are looked for where the process works, as the vendors do.
   words.insert(words.end(), {"-I.", "-o", to, from});
   QUERN_TRY(os::write_file(from, as_bytes_of(kPrelude + source.text)));
-  if (const auto run = os::run_command(words, kLimit); !run.ok())
-    return invalid("clang-15 does not take this source, though the compiler of the device does");
-  return os::read_file(to, kMostBitcode);
+  std::vector<Bytes> programs;
+  for (uint32_t defined = 0; defined < 1U << of_processor.size(); ++defined) {
+    std::vector<std::string> command = words;
+    uint32_t bit = 1;
+    for (const std::string& macro : of_processor) {
+      command.push_back(defined & bit ? fmt::format("-D{}=1", macro) : fmt::format("-U{}", macro));
+      bit <<= 1;
+    }
+    if (const auto run = os::run_command(command, kLimit); !run.ok())
+      return invalid("clang-15 does not take this source, though the compiler of the device does");
+    QUERN_TRY(Bytes program, os::read_file(to, kMostBitcode));
+    programs.push_back(std::move(program));
+  }
+  return programs;
 }
 
 }  // namespace quern::hal::opencl
