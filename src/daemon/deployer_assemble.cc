@@ -30,8 +30,7 @@ std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& fra
     signature.local_memory_bytes = frame.local_memory_bytes;
     signature.unsliceable = frame.unsliceable;
     for (const auto& argument : frame.arguments)
-      signature.arguments.push_back(
-          {argument.name, argument.type, argument.space, argument.is_const, argument.access});
+      signature.arguments.push_back({argument.name, argument.type, argument.space, argument.is_const, argument.access});
     signatures.push_back(std::move(signature));
   }
   return signatures;
@@ -203,6 +202,8 @@ Result<BinaryContent> Deployer::build(const std::string& name, BuildOrder order,
   const DeviceRecord& device = *order.device;
   ipc::BuildFrame& frame = order.frame;
   frame.device.driver = device.config.driver;
+  frame.device.platform = device.config.platform;
+  frame.device.library = device.config.library;
   frame.device.index = device.config.index;
   frame.device.memory_bytes = device.config.memory_bytes;
   // Beside the devices where there is room: compiling is not device work.

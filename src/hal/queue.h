@@ -63,8 +63,8 @@ class Queue {
   /// From the device's timestamps, or on a CPU device the CPU time of the workers.
   virtual uint64_t device_time_ns() = 0;
 
-  /// Launches whose timestamps could not be true, because they lay before the submission or after the end was seen. What
-  /// `timing` gives of them was corrected.
+  /// Launches whose timestamps could not be true, because they lay before the submission or after the end was seen.
+  /// What `timing` gives of them was corrected.
   virtual uint64_t corrected_timings() { return 0; }
 
   static constexpr uint64_t kTimingsKept = 4096;

@@ -83,8 +83,9 @@ TEST_F(Bitcode, ShowsWhatAKernelDoesWithMemory) {
   auto built = device().build({R"(
 float helper(global float* p, int i) { return p[i]; }
 void store(global float* p, int i) { p[i] = 1; }
-kernel void k(global float* read, global float* written, global float* both, global float* unused, constant float* table,
-              global int* counter, global float* helped, global float* stored, global float* vectors, int n) {
+kernel void k(global float* read, global float* written, global float* both, global float* unused,
+              constant float* table, global int* counter, global float* helped, global float* stored,
+              global float* vectors, int n) {
   const int i = get_global_id(0);
   written[i] = read[i] + table[3] + helper(helped, i) + vload4(i, vectors).x;
   both[i] += 2;
