@@ -69,11 +69,14 @@ run_tests() {
     targets=quern
     for name in "${units[@]}"; do
       targets+=" quern_${name//\//_}_test"
-      [ ! -d "$root/src/$name" ] || targets+=$(find "$root/src/$name" -name '*_fuzz.cc' -printf '%f\n' | sort | sed 's/^\(.*\)\.cc$/ quern_\1/' | tr -d '\n')
+      [ ! -d "$root/src/$name" ] || targets+=$(find "$root/src/$name" -name '*_fuzz.cc' -printf '%f\n' | sort |
+        sed 's/^\(.*\)\.cc$/ quern_\1/' | tr -d '\n')
     done
   fi
   build "$preset" "$targets"
   python=$(make_venv)
+  # Sanitizers and OpenCL drivers do not go together.
+  [ "$preset" != dev ] || "$root/tools/intel_opencl.sh" --install
   phase "build of $preset"
 
   local marks="not long" labels=(-LE long)
@@ -82,7 +85,7 @@ run_tests() {
   local skip=() workers=()
   if [ "$preset" != dev ]; then
     marks="$marks and fake"
-    skip=(-E '^(hal/opencl|tidy|tidy_test|headers)$') workers=(-n "$(nproc)")
+    skip=(-E '^(hal/opencl|hal/opencl/intel|tidy|tidy_test|headers)$') workers=(-n "$(nproc)")
   fi
 
   local results="$folder/results" failed=0
