@@ -5,6 +5,7 @@
 
 #include "function/includes.h"
 #include "ipc/channel.h"
+#include "os/env.h"
 #include "os/event.h"
 #include "os/file.h"
 #include "os/process.h"
@@ -121,18 +122,24 @@ const std::vector<std::string> kReadable = {"/lib",
 // The linker, and the loader of what it is linked with. Whatever is executed is confined as well.
 const std::vector<std::string> kExecutable = {"/bin", "/lib", "/lib64", "/usr/bin", "/usr/lib", "/usr/lib64"};
 
-/// From here on nothing but this folder and what a compiler needs can be read. `headers` is in it.
-Status confine(const std::string& folder, const std::string& headers) {
+/// From here on nothing but this folder and what a compiler needs can be read. `headers` is in it; `library` is the
+/// operator's, with what lies beside it.
+Status confine(const std::string& folder, const std::string& headers, const std::string& library) {
   QUERN_TRY(os::make_folders(headers, 0700));
   QUERN_TRY(os::work_in(headers));
-  const Status confined = os::confine_files({kReadable, kExecutable, {folder, "/dev/null"}});
+  std::vector<std::string> readable = kReadable;
+  for (std::string& path : os::vendor_paths()) readable.push_back(std::move(path));
+  if (!library.empty()) readable.push_back(library.substr(0, library.rfind('/')));
+  const Status confined = os::confine_files({readable, kExecutable, {folder, "/dev/null"}});
   return !confined.ok() && confined.error().code == ErrorCode::kUnsupported ? Status() : confined;
 }
 
 Result<Product> compile(const ipc::BuildFrame& frame, const CreateDriver& create_driver) {
   const std::string folder = frame.device.cache_folder + "/headers";
-  QUERN_TRY(confine(frame.device.cache_folder, folder));
+  QUERN_TRY(confine(frame.device.cache_folder, folder, frame.device.library));
   hal::DeviceOptions options;
+  options.platform = frame.device.platform;
+  options.library = frame.device.library;
   options.index = frame.device.index;
   options.cores.assign(frame.device.cores.begin(), frame.device.cores.end());
   options.cache_folder = frame.device.cache_folder;

@@ -19,10 +19,10 @@ using CreateDriver = std::function<Result<std::unique_ptr<hal::Driver>>(const st
 /// headers that came with it, which are also all that the key of the binary is made of:
 /// 1. `check_includes` (function/includes.h) refuses names that lead elsewhere, with the line, before a builder starts.
 /// 2. The process works in a folder that holds these headers and nothing else: PoCL looks for them there (`-I.`).
-/// 3. Landlock (os/sandbox.h), before the vendor's library is loaded: what is left are the system's libraries, PoCL's
-///    own headers, the linker, clang-15 (hal/opencl/portable_ir.h) and the builder's folder. It also stops what no
-///    check of text finds, such as `.incbin` of inline assembly. On a kernel without it the first two remain, and the
-///    daemon logs a warning.
+/// 3. Landlock (os/sandbox.h), before the vendor's library is loaded: what is left are the system's libraries, those of
+///    the vendor that the operator named, PoCL's own headers, the linker, clang-15 (hal/opencl/portable_ir.h) and the
+///    builder's folder. It also stops what no check of text finds, such as `.incbin` of inline assembly. On a kernel
+///    without it the first two remain, and the daemon logs a warning.
 int run(os::Fd socket, const CreateDriver& create_driver);
 
 }  // namespace quern::builder

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "ipc/channel.h"
 #include "os/clock.h"
+#include "os/env.h"
 #include "os/file.h"
 #include "os/log.h"
 #include "os/poller.h"
@@ -74,7 +75,8 @@ Result<BuiltProgram> build_program(ipc::BuildFrame frame, const std::string& cac
   os::ProcessOptions options;
   options.arguments = {"builder"};
   // The linker is found by PATH; nothing else of our environment reaches the compiler.
-  options.environment = {{"HOME", cache_folder}, {"TMPDIR", cache_folder}, {"PATH", "/usr/bin:/bin"}};
+  options.environment = os::vendor_environment();
+  options.environment.insert({{"HOME", cache_folder}, {"TMPDIR", cache_folder}, {"PATH", "/usr/bin:/bin"}});
   options.stack_bytes = 64 * kMiB;
   options.memory_bytes = kMemoryBytes;
   options.file_bytes = kLargestBinary;

@@ -166,13 +166,22 @@ class ConfigReader {
     std::string what = "device";
     if (!is_map(node, what)) return device;
     device.name = read_name(node, what, device_names_);
-    refuse_unknown(node, what, {"name", "driver", "index", "cores", "memory", "context_memory", "in_place"});
+    refuse_unknown(node, what,
+                   {"name", "driver", "platform", "index", "library", "cores", "memory", "context_memory", "in_place"});
     if (const auto driver = scalar(node, what, "driver")) {
       const std::vector<std::string> known{"opencl", "fake"};
       if (std::find(known.begin(), known.end(), *driver) == known.end())
         mistake(node.find("driver")->line, fmt::format("{}: driver '{}' is none{}; known are opencl, fake", what,
                                                        driver->substr(0, 32), did_you_mean(*driver, known)));
       device.driver = *driver;
+    }
+    if (const auto platform = scalar(node, what, "platform")) device.platform = platform->substr(0, 256);
+    if (const auto library = scalar(node, what, "library")) {
+      if (!library->starts_with('/'))
+        mistake(node.find("library")->line,
+                fmt::format("{}: library '{}' is no path; write the whole path of the library that the driver opens",
+                            what, library->substr(0, 80)));
+      device.library = *library;
     }
     if (const YamlNode* index = node.find("index"))
       device.index = static_cast<uint32_t>(whole(*index, what + ": index", 0, 255).value_or(0));

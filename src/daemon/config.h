@@ -15,7 +15,9 @@ namespace quern::daemon {
 struct DeviceConfig {
   std::string name;
   std::string driver = "opencl";
-  uint32_t index = 0;          ///< which of the driver's devices
+  std::string platform;        ///< a part of the name of the vendor's platform; empty: all platforms
+  std::string library;         ///< what the driver opens instead of its usual library
+  uint32_t index = 0;          ///< which of the platform's devices
   std::vector<int> cores;      ///< a CPU device: where its workers run
   uint64_t memory_bytes = 0;   ///< 0: what the device says
   uint64_t context_bytes = 0;  ///< what every executor on it costs

@@ -21,7 +21,8 @@ std::string mistakes(std::string_view text) {
 TEST(Config, ReadsAllKeys) {
   const auto config = parse_config(
       "devices:\n"
-      "  - {name: cpu0, driver: opencl, cores: [0, 2], memory: 4GiB, context_memory: 8MiB, in_place: false, index: 1}\n"
+      "  - {name: cpu0, driver: opencl, cores: [0, 2], memory: 4GiB, context_memory: 8MiB, in_place: false, index: 1,\n"
+      "     platform: Intel(R) OpenCL, library: /opt/lib/libOpenCL.so.1}\n"
       "  - {name: f, driver: fake}\n"
       "tenants: [{name: a, key_sha256: " +
           sha256("k") +
@@ -36,6 +37,8 @@ TEST(Config, ReadsAllKeys) {
   EXPECT_EQ(config->devices[0].memory_bytes, 4 * kGiB);
   EXPECT_FALSE(config->devices[0].in_place);
   EXPECT_EQ(config->devices[0].index, 1U);
+  EXPECT_EQ(config->devices[0].platform, "Intel(R) OpenCL");
+  EXPECT_EQ(config->devices[0].library, "/opt/lib/libOpenCL.so.1");
   EXPECT_TRUE(config->devices[1].in_place);
   ASSERT_EQ(config->tenants.size(), 1U);
   EXPECT_EQ(config->tenants[0].domain, "both");

@@ -263,6 +263,8 @@ Result<BinaryContent> Deployer::build(const std::string& name, BuildOrder order,
   const DeviceRecord& device = *order.device;
   ipc::BuildFrame& frame = order.frame;
   frame.device.driver = device.config.driver;
+  frame.device.platform = device.config.platform;
+  frame.device.library = device.config.library;
   frame.device.index = device.config.index;
   frame.device.memory_bytes = device.config.memory_bytes;
   // Beside the devices where there is room: compiling is not device work.

@@ -2,10 +2,13 @@
 #include "daemon/discover.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "ipc/channel.h"
+#include "os/env.h"
 #include "os/event.h"
 #include "os/file.h"
+#include "os/log.h"
 #include "os/process.h"
 #include "os/thread.h"
 
@@ -20,7 +23,8 @@ Result<std::vector<DeviceConfig>> discover_devices(const std::string& cache_fold
   QUERN_TRY(auto log, os::pipe());
   os::ProcessOptions options;
   options.arguments = {"executor"};
-  options.environment = {{"HOME", cache_folder}, {"TMPDIR", cache_folder}, {"POCL_CACHE_DIR", cache_folder}};
+  options.environment = os::vendor_environment();
+  options.environment.insert({{"HOME", cache_folder}, {"TMPDIR", cache_folder}, {"POCL_CACHE_DIR", cache_folder}});
   options.socket = sockets.second.get();
   options.log = log.second.get();
   QUERN_TRY(os::Process process, os::Process::spawn(options));
@@ -55,6 +59,13 @@ Result<std::vector<DeviceConfig>> discover_devices(const std::string& cache_fold
   DeviceConfig config;
   config.name = "cpu0";
   config.index = found->devices.front().index;
+  if (found->devices.size() > 1) {
+    std::vector<std::string> others;
+    for (size_t i = 1; i < found->devices.size(); ++i)
+      others.push_back(fmt::format("'{}'", found->devices[i].platform));
+    os::log_info("devices: that of platform '{}' is used, and not that of {}; name devices in quern.yaml to choose",
+                 found->devices.front().platform, fmt::join(others, ", "));
+  }
   config.cores = os::allowed_cores();
   if (config.cores.size() > 1) config.cores.erase(config.cores.begin());
   devices.push_back(config);

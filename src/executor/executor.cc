@@ -80,7 +80,8 @@ Status discover(const ipc::Discover& wanted, ipc::Channel& channel, const Create
   QUERN_TRY(const auto found, driver->enumerate());
   ipc::Discovered frame;
   for (const hal::Found& device : found)
-    frame.devices.push_back({device.index, device.name, device.is_gpu, device.units, device.memory_bytes});
+    frame.devices.push_back(
+        {device.index, device.name, device.is_gpu, device.units, device.memory_bytes, device.platform});
   return channel.send(frame);
 }
 
@@ -94,6 +95,8 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
 
   const ipc::DeviceSpec& spec = start->device;
   hal::DeviceOptions options;
+  options.platform = spec.platform;
+  options.library = spec.library;
   options.index = spec.index;
   options.cores.assign(spec.cores.begin(), spec.cores.end());
   options.memory_bytes = spec.memory_bytes;

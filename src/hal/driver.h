@@ -13,16 +13,19 @@ namespace quern::hal {
 
 /// What enumeration shows before anything is opened.
 struct Found {
-  uint32_t index = 0;  ///< what DeviceOptions names
+  uint32_t index = 0;  ///< what DeviceOptions names, where it names no platform
   std::string name;
   bool is_gpu = false;
   uint32_t units = 1;
   uint64_t memory_bytes = 0;
+  std::string platform;  ///< as the vendor names what brought it
 };
 
 /// What the operator says of a device.
 struct DeviceOptions {
-  uint32_t index = 0;
+  uint32_t index = 0;              ///< among the devices of `platform`
+  std::string platform;            ///< a part of its name; empty: all platforms
+  std::string library;             ///< what the driver opens instead of its usual library; one per process
   std::vector<int> cores;          ///< a CPU device: the cores its workers run on; empty: all
   uint64_t memory_bytes = 0;       ///< 0: what the device says
   std::string cache_folder;        ///< private to this process; code is loaded from it

@@ -20,7 +20,8 @@ constexpr size_t kLongestSource = size_t{16} << 20;
 // Not in the namespace above: they are found by the namespace of their structs.
 template <class V>
 void fields(V& v, DeviceSpec& s) {
-  v(s.driver), v(s.index), v.list(s.cores, kMostCores, [&](int32_t& core) { v(core); });
+  v(s.driver), v(s.platform), v(s.library), v(s.index);
+  v.list(s.cores, kMostCores, [&](int32_t& core) { v(core); });
   v(s.memory_bytes), v(s.in_place), v(s.cache_folder);
 }
 template <class V>
@@ -80,7 +81,8 @@ void fields(V& v, Discover& d) {
 }
 template <class V>
 void fields(V& v, Discovered& d) {
-  v.list(d.devices, 256, [&](auto& f) { v(f.index), v(f.name), v(f.is_gpu), v(f.units), v(f.memory_bytes); });
+  v.list(d.devices, 256,
+         [&](auto& f) { v(f.index), v(f.name), v(f.is_gpu), v(f.units), v(f.memory_bytes), v(f.platform); });
 }
 template <class V>
 void fields(V& v, Dropped& d) {

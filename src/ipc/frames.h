@@ -21,7 +21,7 @@ using Size3 = std::array<uint64_t, 3>;
 
 /// A device as an executor or a builder opens it.
 struct DeviceSpec {
-  std::string driver;
+  std::string driver, platform, library;
   uint32_t index = 0;
   std::vector<int32_t> cores;
   uint64_t memory_bytes = 0;
@@ -131,6 +131,7 @@ struct Discovered {
     bool is_gpu = false;
     uint32_t units = 1;
     uint64_t memory_bytes = 0;
+    std::string platform;
   };
   std::vector<Found> devices;
 };

@@ -44,7 +44,8 @@ class ChildServer {
     auto& [read_end, write_end] = ends;
     os::ProcessOptions options;
     options.arguments = {"serve", "--listen", "127.0.0.1:0", "--state", folder + "/state"};
-    for (const char* name : {"PATH", "HOME", "TMPDIR", "OCL_ICD_VENDORS", "LD_LIBRARY_PATH"})
+    options.environment = os::vendor_environment();
+    for (const char* name : {"PATH", "HOME", "TMPDIR"})
       if (auto value = os::env(name); !value.empty()) options.environment[name] = value;
     options.descriptors = 4096;
     options.log = write_end.get();

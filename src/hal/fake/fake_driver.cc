@@ -15,7 +15,7 @@ class FakeDriver final : public Driver {
  public:
   explicit FakeDriver(std::shared_ptr<Faults> faults) : faults_(std::move(faults)) {}
 
-  Result<std::vector<Found>> enumerate() override { return std::vector<Found>{{0, "fake-0", false, 1, kGiB}}; }
+  Result<std::vector<Found>> enumerate() override { return std::vector<Found>{{0, "fake-0", false, 1, kGiB, "fake"}}; }
 
   Result<std::unique_ptr<Device>> open(const DeviceOptions& options) override {
     if (options.index >= kDevices)

@@ -4,6 +4,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 
+#include <string>
 #include <utility>
 
 #include "base/result.h"
@@ -34,8 +35,9 @@ struct Api {
   /// Of OpenCL 2.1; null if the loader has none. To be called only for devices of that version and later.
   cl_int(CL_API_CALL* GetDeviceAndHostTimer)(cl_device_id, cl_ulong* device_ns, cl_ulong* host_ns) = nullptr;
 
-  /// kUnavailable if there is no loader, or one older than OpenCL 1.2. Starts no vendor's library yet.
-  static Result<Api> load();
+  /// `library` is an ICD loader or a vendor's own; empty: the loader of this machine. kUnavailable if it cannot be
+  /// opened, or is older than OpenCL 1.2. A loader starts no vendor's library yet.
+  static Result<Api> load(const std::string& library);
 };
 
 /// An OpenCL object with one owner.

@@ -39,8 +39,8 @@ Interval DeviceClock::place(const Stamps& stamps, Time submitted, Time seen) {
   placed.start_ns = std::clamp(start_ns, first_ns, seen.ns - took_ns);
   placed.end_ns = placed.start_ns + took_ns;
   // The launch before may have been moved itself: only what was seen makes stamps wrong.
-  const bool is_wrong =
-      start_ns < submitted.ns - kTolerance.ns || end_ns > seen.ns + kTolerance.ns || end_ns < start_ns;
+  const bool is_early = start_ns < submitted.ns - kTolerance.ns, is_late = end_ns > seen.ns + kTolerance.ns;
+  const bool is_wrong = is_early || is_late || end_ns < start_ns;
   if (is_wrong) {
     ++corrected_;
     width_ns_ = kNever;

@@ -26,13 +26,6 @@ namespace {
 constexpr uint64_t kCpuContextBytes = 64 * kMiB;
 constexpr uint64_t kOtherContextBytes = 256 * kMiB;
 
-std::string platform_name(const Api& api, cl_device_id id) {
-  const auto platform = device_number<cl_platform_id>(api, id, CL_DEVICE_PLATFORM);
-  char name[256] = {};
-  api.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
-  return name;
-}
-
 bool has_partitions(const Api& api, cl_device_id id) {
   cl_device_partition_property properties[16] = {};
   size_t size = 0;
@@ -61,8 +54,18 @@ std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
   return text;
 }
 
+std::string name_of_platform(const Api& api, cl_platform_id platform) {
+  char name[256] = {};
+  api.GetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+  return name;
+}
+
+std::string platform_of(const Api& api, cl_device_id id) {
+  return name_of_platform(api, device_number<cl_platform_id>(api, id, CL_DEVICE_PLATFORM));
+}
+
 const Traits& traits_of(const Api& api, cl_device_id id) {
-  return traits_of(platform_name(api, id), device_text(api, id, CL_DRIVER_VERSION));
+  return traits_of(platform_of(api, id), device_text(api, id, CL_DRIVER_VERSION));
 }
 
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
@@ -72,7 +75,7 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   const auto version = device_text(api, id, CL_DEVICE_VERSION);
   if (version.starts_with("OpenCL 1.0") || version.starts_with("OpenCL 1.1"))
     return unsupported(fmt::format("opencl device {}: has {}; 1.2 is the least", caps.name, version));
-  const auto platform = platform_name(api, id);
+  const auto platform = platform_of(api, id);
   caps.build_key =
       fmt::format("opencl/{}|{}|{}|{}|{}|{}|{}", kEnvelopeFormat, clang_key(), platform, caps.name,
                   device_text(api, id, CL_DEVICE_VENDOR), version, device_text(api, id, CL_DRIVER_VERSION));

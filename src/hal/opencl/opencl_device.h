@@ -25,6 +25,11 @@ T device_number(const Api& api, cl_device_id id, cl_device_info what) {
 /// A text of it, without blanks at its end; empty if it does not.
 std::string device_text(const Api& api, cl_device_id id, cl_device_info what);
 
+/// CL_PLATFORM_NAME.
+std::string name_of_platform(const Api& api, cl_platform_id platform);
+/// That of the device's platform.
+std::string platform_of(const Api& api, cl_device_id id);
+
 /// The row of the device's driver.
 const Traits& traits_of(const Api& api, cl_device_id id);
 

@@ -2,6 +2,7 @@
 #include "hal/opencl/opencl_driver.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -22,19 +23,18 @@ void set_env_if_unset(const char* name, const std::string& value) {
 
 class OpenclDriver final : public Driver {
  public:
-  explicit OpenclDriver(Api api) : api_(api) {}
-
   Result<std::vector<Found>> enumerate() override;
   Result<std::unique_ptr<Device>> open(const DeviceOptions& options) override;
 
  private:
   Status prepare(const DeviceOptions& options);
-  Result<std::vector<cl_device_id>> devices();
+  /// Those of the platforms that have `platform` in their name.
+  Result<std::vector<cl_device_id>> devices(const std::string& platform);
 
-  // Constant after construction.
-  Api api_;
   // One thread: that of `enumerate` and `open`.
   bool prepared_ = false;
+  Api api_;
+  std::string library_;
   std::vector<int> threads_before_;
   std::vector<Size3> group_sizes_;  // what this process can build for
 };
@@ -42,7 +42,12 @@ class OpenclDriver final : public Driver {
 // PoCL reads its variables at the first call of the process and starts its workers in it.
 Status OpenclDriver::prepare(const DeviceOptions& options) {
   if (!options.cores.empty()) QUERN_TRY(os::pin_to(options.cores));
-  if (prepared_) return {};
+  if (prepared_) {
+    if (!options.library.empty() && options.library != library_)
+      return invalid(fmt::format("opencl library {}: this process has opened {}; one process has one library",
+                                 options.library, library_.empty() ? "that of the machine" : library_));
+    return {};
+  }
   if (!options.cache_folder.empty()) {
     QUERN_TRY(os::make_folders(options.cache_folder, 0700));
     set_env_if_unset("POCL_CACHE_DIR", os::absolute(options.cache_folder));
@@ -62,11 +67,13 @@ Status OpenclDriver::prepare(const DeviceOptions& options) {
     group_sizes_ = options.group_sizes;
   }
   threads_before_ = os::threads_of_libraries();
+  QUERN_TRY(api_, Api::load(options.library));
+  library_ = options.library;
   prepared_ = true;
   return {};
 }
 
-Result<std::vector<cl_device_id>> OpenclDriver::devices() {
+Result<std::vector<cl_device_id>> OpenclDriver::devices(const std::string& platform_name) {
   cl_uint count = 0;
   if (cl_int code = api_.GetPlatformIDs(0, nullptr, &count); code != CL_SUCCESS || count == 0)
     return unavailable(fmt::format("opencl: no platform, {}; install a vendor's ICD", name_of_cl(code)));
@@ -74,26 +81,34 @@ Result<std::vector<cl_device_id>> OpenclDriver::devices() {
   if (cl_int code = api_.GetPlatformIDs(count, platforms.data(), nullptr); code != CL_SUCCESS)
     return cl_error(code, "opencl: platforms");
   std::vector<cl_device_id> all;
+  std::vector<std::string> names;
+  bool is_there = false;
   for (auto platform : platforms) {
+    names.push_back(fmt::format("'{}'", name_of_platform(api_, platform)));
+    if (names.back().find(platform_name) == std::string::npos) continue;
+    is_there = true;
     if (api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
     const size_t before = all.size();
     all.resize(before + count);
     if (cl_int code = api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, &all[before], nullptr); code != CL_SUCCESS)
       return cl_error(code, "opencl: devices");
   }
+  if (!is_there)
+    return not_found(fmt::format("opencl platform '{}': no platform has this in its name; there are {}", platform_name,
+                                 fmt::join(names, ", ")));
   if (all.empty()) return unavailable("opencl: no platform has a device");
   return all;
 }
 
 Result<std::vector<Found>> OpenclDriver::enumerate() {
   QUERN_TRY(prepare({}));
-  QUERN_TRY(auto ids, devices());
+  QUERN_TRY(auto ids, devices(""));
   std::vector<Found> found;
   for (size_t i = 0; i < ids.size(); ++i) {
     QUERN_TRY(auto caps, caps_of(api_, ids[i], 0));
     const auto type = device_number<cl_device_type>(api_, ids[i], CL_DEVICE_TYPE);
-    found.push_back(
-        {static_cast<uint32_t>(i), caps.name, (type & CL_DEVICE_TYPE_GPU) != 0, caps.units, caps.memory_bytes});
+    found.push_back({static_cast<uint32_t>(i), caps.name, (type & CL_DEVICE_TYPE_GPU) != 0, caps.units,
+                     caps.memory_bytes, platform_of(api_, ids[i])});
   }
   return found;
 }
@@ -118,9 +133,11 @@ std::vector<OpenclDevice::Partition> partition(const Api& api, cl_device_id id, 
 
 Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options) {
   QUERN_TRY(prepare(options));
-  QUERN_TRY(auto ids, devices());
+  QUERN_TRY(auto ids, devices(options.platform));
   if (options.index >= ids.size())
-    return not_found(fmt::format("opencl device {}: does not exist; there are {}", options.index, ids.size()));
+    return not_found(fmt::format("opencl device {}{}: does not exist; there are {}", options.index,
+                                 options.platform.empty() ? "" : fmt::format(" of platform '{}'", options.platform),
+                                 ids.size()));
   QUERN_TRY(auto caps, caps_of(api_, ids[options.index], options.memory_bytes));
   let_pocl_count(traits_of(api_, ids[options.index]).counts_code_wrong);
   // Root and partitions are in one context, so that buffers and programs serve all of them.
@@ -148,9 +165,6 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
 
 }  // namespace
 
-Result<std::unique_ptr<Driver>> create_driver() {
-  QUERN_TRY(auto api, Api::load());
-  return std::unique_ptr<Driver>(std::make_unique<OpenclDriver>(api));
-}
+Result<std::unique_ptr<Driver>> create_driver() { return std::unique_ptr<Driver>(std::make_unique<OpenclDriver>()); }
 
 }  // namespace quern::hal::opencl

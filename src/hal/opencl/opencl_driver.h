@@ -7,7 +7,8 @@
 
 namespace quern::hal::opencl {
 
-/// Any OpenCL 1.2 device that the ICD loader of this machine shows. kUnavailable where there is no loader.
+/// Any OpenCL 1.2 device that the ICD loader of this machine shows, or the library that the options name. `enumerate`
+/// and `open` give kUnavailable where there is none.
 ///
 /// Vendors read their environment once, at the first call of `enumerate` or `open`: make that the first thing of a
 /// process, while it has one thread. What the first `open` says of cores, cache folder and group sizes holds for all

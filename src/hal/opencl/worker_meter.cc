@@ -60,8 +60,7 @@ void WorkerMeter::settle() {
       account.most_ns = 0;
       state.settled_ns += charge;
     }
-    // What our own threads used meanwhile may have been taken for the driver's: then less is charged until that is
-    // even.
+    // What our own threads used meanwhile may have been taken for the driver's: less is charged until that is even.
     if (is_all) state.settled_ns = std::max(state.settled_ns, used);
   });
 }
