@@ -29,7 +29,7 @@ void fuzz_one(std::span<const std::byte> input) {
 FuzzPlan fuzz_plan() {
   const auto text = [](const Bytes& bytes) { return std::string(as_text(bytes)); };
   FuzzPlan plan;
-  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Start{{"opencl", 0, {1}, 1, true, "x"}, 2}))));
+  plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Start{{"opencl", "Portable", "", 0, {1}, 1, true, "x"}, 2}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Hello{{"opencl", "cpu", "key"}, {1, 2}}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Loaded{}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Dropped{3}))));

@@ -8,13 +8,15 @@ namespace {
 
 TEST(Frames, EveryControlFrameComesBackAsItWas) {
   Start start;
-  start.device = {"opencl", 3, {1, 2}, 1 << 20, false, "folder"};
+  start.device = {"opencl", "Portable", "libOpenCL.so", 3, {1, 2}, 1 << 20, false, "folder"};
   start.lanes = 2;
   const auto back = decode(encode(Frame(start)));
   ASSERT_TRUE(back.ok());
   const auto& got = std::get<Start>(*back);
   EXPECT_EQ(got.device.cores, start.device.cores);
   EXPECT_EQ(got.device.cache_folder, "folder");
+  EXPECT_EQ(got.device.platform, "Portable");
+  EXPECT_EQ(got.device.library, "libOpenCL.so");
   EXPECT_FALSE(got.device.in_place);
   EXPECT_EQ(got.lanes, 2U);
 
