@@ -59,7 +59,7 @@ struct Raw::Shared {
   Handle<cl_program> spin, chain;
 
   Status open(const std::string& spin_file, const std::string& chain_file) {
-    QUERN_TRY(api, Api::load());
+    QUERN_TRY(api, Api::load(""));
     QUERN_TRY(device, find_cpu(api));
     cl_int code = CL_SUCCESS;
     context = {api.CreateContext(nullptr, 1, &device, nullptr, nullptr, &code), api.ReleaseContext};
