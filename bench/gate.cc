@@ -263,7 +263,8 @@ class LaneSide {
     commands_ = std::make_unique<ipc::RingProducer>(ours.command_head, theirs.command_tail, ours.commands);
     events_ = std::make_unique<ipc::RingConsumer>(theirs.event_head, ours.event_tail, theirs.events);
 
-    QUERN_TRY(holdings_, executor::Holdings::create(grind_.device(), true, [](const ipc::Frame&) {}));
+    QUERN_TRY(holdings_, executor::Holdings::create(
+                             grind_.device(), true, [](const ipc::Frame&) {}, [](const Error&) {}));
     QUERN_TRY(os::Fd binary, os::immutable_copy("binary", grind_.binary()));
     QUERN_TRY(holdings_->load_program({kProgram, grind_.binary().size()}, std::move(binary)));
     const auto arena = ipc::Arena::create("bench-marks", ipc::Direction::kOutput, ipc::Arena::kSegmentBytes);

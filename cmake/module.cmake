@@ -80,7 +80,13 @@ function(quern_module name)
       # The same on a second vendor's driver, where it is installed (./quern test does that).
       add_test(NAME ${name}/intel COMMAND ${CMAKE_SOURCE_DIR}/tools/intel_opencl.sh $<TARGET_FILE:${target}_test>
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-      set_tests_properties(${name}/intel PROPERTIES TIMEOUT 900 RUN_SERIAL ON SKIP_RETURN_CODE 77)
+      # And each on one unit: a device that cannot be divided is another device.
+      add_test(NAME ${name}/one_unit COMMAND ${target}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      add_test(NAME ${name}/intel/one_unit COMMAND ${CMAKE_SOURCE_DIR}/tools/intel_opencl.sh $<TARGET_FILE:${target}_test>
+        WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set_tests_properties(${name}/one_unit ${name}/intel/one_unit PROPERTIES ENVIRONMENT QUERN_TEST_UNITS=1)
+      set_tests_properties(${name}/intel ${name}/one_unit ${name}/intel/one_unit PROPERTIES
+        TIMEOUT 900 RUN_SERIAL ON SKIP_RETURN_CODE 77)
     endif()
     foreach(test IN LISTS tests)
       file(STRINGS ${test} long REGEX "^TEST.*, DISABLED_Long")

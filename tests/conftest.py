@@ -35,6 +35,7 @@ DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "uint8": "
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes minutes; run by ./quern test --long")
     config.addinivalue_line("markers", "fake: also runs over hal/fake, and so with sanitizers")
+    config.addinivalue_line("markers", "drivers: runs on every OpenCL driver that is installed")
     config.addinivalue_line("markers", "events: its servers log at debug level, which tells every event")
 
 

@@ -225,6 +225,7 @@ def deploy_mix(server):
         deploy(server, "limited", "{quota: {time: {limit: 0.3}}}", key=key)
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("classes", ["false", "true"])
 def test_every_nanosecond_is_on_an_account(make_server, classes):
     """Several tenants at once, urgent ones among them, so that long kernels are cut and their profiles are used."""

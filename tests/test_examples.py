@@ -14,6 +14,7 @@ WITHOUT_CASES = {"copy", "spin"}
 CASES = {"expected/smallest", "expected/default", "expected/odd"}
 
 
+@pytest.mark.drivers
 @pytest.mark.skipif(PRESET != "dev", reason="its kernels need a compiler")
 @pytest.mark.parametrize("name", NAMES)
 def test_check(name):

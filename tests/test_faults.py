@@ -92,6 +92,7 @@ def test_a_program_that_does_not_compile(make_server):
     assert "no_such_thing" in failed.stderr, failed.stderr
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("same_tenant", [True, False])
 def test_a_kernel_that_writes_far_out_of_bounds_ten_times(make_server, same_tenant):
     server = make_server(config=two_tenants())
@@ -106,6 +107,7 @@ def test_a_kernel_that_writes_far_out_of_bounds_ten_times(make_server, same_tena
         np.testing.assert_array_equal(answer.outputs["z"], 2 * X["x"])
 
 
+@pytest.mark.drivers
 def test_a_kernel_that_never_ends(make_server):
     server = make_server(config=two_tenants())
     bad = KEYS["bad"]
@@ -208,6 +210,7 @@ def test_an_executor_killed_while_idle(make_server):
     np.testing.assert_allclose(answer.outputs["z"], inputs["x"] + inputs["y"], rtol=1e-6)
 
 
+@pytest.mark.drivers
 @events
 def test_an_executor_killed_while_running(server):
     server.deploy("spin")

@@ -76,14 +76,19 @@ def test_one_tenants_compiles_hold_up_no_other(make_server):
     assert server.deploy("new", files_of("new", QUICK), key=KEYS["b"]).status == 201, "a builder is left for others"
     assert server.infer("new", {"x": np.ones(16, np.float32)}, key=KEYS["b"]).status == 200
     assert server.request("PATCH", "/v1/functions/new", b'{"priority": 2}', key=KEYS["b"]).status == 200
+    # Every builder is taken: a known program needs none.
+    slow.append(begin_deploy(server, "slow6", SLOW, KEYS["b"]))
+    server.wait_lines(r"function slow\d: is being compiled", 3)
+    again["function.yaml"] = again["function.yaml"].replace(b"default: 32", b"default: 48")
+    assert server.deploy("known", again, key=KEYS["b"]).status == 201, "its program is known"
+    running = builders(server)
+    assert len(running) == 3, "a builder was free after all"
     assert time.monotonic() - begun < BUILD_LIMIT / 2, "somebody waited for a compiler"
     # Whoever hangs up is not compiled for.
-    running = builders(server)
-    assert len(running) == 2
     for connection in slow:
         connection.close()
     assert [pid for pid in running if not wait_gone(pid)] == []
-    assert server.request("GET", "/v1/counters", key=KEYS["b"]).json["builds"] <= 4, "it began what nobody waits for"
+    assert server.request("GET", "/v1/counters", key=KEYS["b"]).json["builds"] <= 5, "it began what nobody waits for"
 
 
 def test_stop_does_not_wait_for_a_compiler(make_server):

@@ -17,8 +17,8 @@ LONG = {"groups": 64, "iterations": 2000}
 class Loops:
     """Callers of spin, each of whom calls again as soon as it has its answer. Every call must succeed."""
 
-    def __init__(self, server, count, key):
-        self.server, self.key = server, key
+    def __init__(self, server, count, key, parameters=None):
+        self.server, self.key, self.parameters = server, key, parameters or LONG
         self.stopping, self.problems, self.calls = threading.Event(), [], [0] * count
         self.began = threading.Barrier(count + 1)
         self.threads = [threading.Thread(target=self._call, args=(i,), daemon=True) for i in range(count)]
@@ -26,7 +26,7 @@ class Loops:
     def _call(self, index):
         connection = self.server.connect()
         while not self.stopping.is_set():
-            answer = self.server.infer("spin", ONES, LONG, key=self.key, connection=connection)
+            answer = self.server.infer("spin", ONES, self.parameters, key=self.key, connection=connection)
             if answer.status != 200:
                 self.problems.append((answer.status, answer.body))
             elif not (answer.outputs["output"] == 1).all():
@@ -63,6 +63,7 @@ def row_of(server, function, key):
 
 
 # Three in a row: the first finds a warm executor, the others one of the function's own.
+@pytest.mark.drivers
 @pytest.mark.parametrize("same_tenant", [True, False], ids=["one tenant", "two tenants"])
 def test_a_hang_beside_busy_callers_is_found_and_blamed(make_server, same_tenant):
     server = make_server(config=two_tenants())

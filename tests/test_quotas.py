@@ -110,6 +110,7 @@ def server(make_server):
     return make_server(config=CORE + "classes: false\n")
 
 
+@pytest.mark.drivers
 def test_a_limit_holds_alone(server):
     deploy(server, "mill", "{quota: {time: {limit: 0.2}}}")
     with Clients(server, "mill") as clients:
@@ -123,6 +124,7 @@ def test_without_one_it_has_all(server):
         measure(server, clients, lambda share: share["mill"] + share["delayed"] > 0.7)
 
 
+@pytest.mark.drivers
 def test_a_limit_holds_for_many_short_kernels(server):
     """Some 50 us each: what the vendor does for each of them counts too."""
     deploy(server, "mill", "{quota: {time: {limit: 0.3}}}")
@@ -166,6 +168,7 @@ def test_a_limit_is_changed_while_it_runs(server):
         measure(server, clients, lambda share: near(share, "mill", 0.1))
 
 
+@pytest.mark.drivers
 def test_a_request_is_honoured_beside_a_greedy_neighbour(server):
     """Two tenants' worth of clients want all of the device: who has asked for most of it gets that."""
     deploy(server, "asks", "{quota: {time: {request: 0.7}}}")

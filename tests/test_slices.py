@@ -91,6 +91,7 @@ def check_slices(folder, *arguments, check=0):
     return ran
 
 
+@pytest.mark.drivers
 @needs_compiler
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_is_the_same_in_slices(name):

@@ -144,7 +144,8 @@ class CoresTest(unittest.TestCase):
                              text=True, check=True)
         tests = {test["name"]: {one["name"]: one["value"] for one in test["properties"]}
                  for test in json.loads(ran.stdout)["tests"]}
-        for name in ("hal/opencl", "sim/mutants", "sim/mutants/long"):
+        drivers = ("hal/opencl", "hal/opencl/intel", "hal/opencl/one_unit", "hal/opencl/intel/one_unit")
+        for name in (*drivers, "sim/mutants", "sim/mutants/long"):
             if name in tests:  # not with a sanitizer
                 self.assertTrue(tests[name].get("RUN_SERIAL"), name)
         for name in ("headers", "headers/long"):

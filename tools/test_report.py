@@ -2,7 +2,7 @@
 """Reads what ctest, GoogleTest and pytest wrote, and closes a test run: what failed, what was skipped and why, the ten
 slowest, and `N passed, N failed` alone on the last line.
 
-    tools/test_report.py FOLDER [SECONDS]        FOLDER/ROUND/{ctest.xml,pytest.xml,gtest/*.xml}
+    tools/test_report.py FOLDER [SECONDS]        FOLDER/ROUND/{ctest.xml,pytest*.xml,gtest/*.xml}
 """
 import collections
 import pathlib
@@ -54,8 +54,9 @@ def main(folder, seconds=None):
     cases = []
     for one in sorted(folder.iterdir(), key=lambda path: int(path.name)):
         cases += unit_cases(one)
-        if (one / "pytest.xml").exists():
-            cases += cases_of(one / "pytest.xml", "")
+        for name, prefix in (("pytest.xml", ""), ("pytest-intel.xml", "on Intel's OpenCL: ")):
+            if (one / name).exists():
+                cases += cases_of(one / name, prefix)
     count = collections.Counter(case.state for case in cases)
     skipped = collections.Counter((case.name, case.reason) for case in cases if case.state == "skipped")
     failed = collections.Counter(case.name for case in cases if case.state == "failed")

@@ -97,6 +97,12 @@ Result<bool> ExecutorProcess::take_frame() {
     in_place_ = in_place_ && caps_->unified_memory;
     return true;
   }
+  if (auto* workers = std::get_if<ipc::Workers>(&received->frame)) {
+    if (!caps_) return invalid("executor: tells of its workers before it greets");
+    workers_ = std::move(workers->workers);
+    ++workers_told_;
+    return true;
+  }
   if (const auto* dropped = std::get_if<ipc::Dropped>(&received->frame)) {
     const auto it = dropped_objects_.find(dropped->object);
     if (it == dropped_objects_.end()) return invalid("executor: drops what it was not told to");

@@ -69,6 +69,8 @@ class ExecutorProcess {
   bool greeted() const { return caps_.has_value(); }
   /// Its threads that execute kernels, as it says.
   const std::vector<int32_t>& workers() const { return workers_; }
+  /// How often the executor told of its workers since it greeted.
+  uint64_t workers_told() const { return workers_told_; }
   const ipc::DeviceCaps& caps() const { return *caps_; }
 
   /// One frame, if there is one: Hello or Loaded is taken in, and true returned.
@@ -230,6 +232,7 @@ class ExecutorProcess {
   std::map<uint64_t, uint64_t> dropped_objects_;  ///< number by id, until their memory is free
   uint64_t loading_ = 0;                          ///< objects that are
   std::vector<int32_t> workers_;
+  uint64_t workers_told_ = 0;
   std::optional<LoadEnd> load_end_;
   std::optional<uint64_t> drop_end_;
   std::optional<ipc::Flight> flight_;

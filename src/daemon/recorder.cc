@@ -33,9 +33,10 @@ class HotStep {
     } else if (const auto* started = std::get_if<sched::Started>(&event)) {
       put(" started run"), put(started->run.value);
     } else if (const auto* finished = std::get_if<sched::Finished>(&event);
-               finished && !finished->failed && !finished->no_room) {
+               finished && !finished->failed && !finished->no_room && !finished->ends_executor) {
       put(" finished run"), put(finished->run.value);
       if (finished->device_time.ns != 0) put(" device_time="), put_time(finished->device_time.ns);
+      if (finished->started.ns != 0) put(" started="), put_time(finished->started.ns);
     } else {
       return {};
     }

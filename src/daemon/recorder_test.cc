@@ -77,7 +77,10 @@ TEST_F(RecorderTest, WhatIsWrittenFastIsTheSameText) {
     submit.objects = {{{5}, 6}};
     add({ns}, submit, {});
     add({ns}, sched::Started{{7}}, {});
-    for (const bool failed : {false, true}) add({ns}, sched::Finished{{7}, failed, false, {ns}}, {done, run});
+    for (const bool failed : {false, true}) {
+      add({ns}, sched::Finished{{7}, failed, false, {ns}}, {done, run});
+      add({ns}, sched::Finished{{7}, failed, false, {ns}, {ns}, failed}, {done, run});
+    }
   }
   for (const auto& answer : {sched::Answer{{2}, sched::End::kDone, std::nullopt, {0}},
                              sched::Answer{{2}, sched::End::kLost, sched::RunId{1}, {5}},

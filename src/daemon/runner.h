@@ -200,8 +200,13 @@ class Runner {
     Time silent_since = {0};                 ///< it was asked then, and has not answered in time; 0: it answers
     std::optional<uint64_t> killed_because;  ///< the run whose kernel did not end
     os::WorkerClass worker_class = os::WorkerClass::kNormal;
-    bool is_doomed = false;  ///< nothing is sent to it any more; the core hears of it when the process is gone
-    std::string domain;      ///< whose runs it had; empty: none yet
+    uint64_t workers_classed = 0;  ///< ExecutorProcess::workers_told of the workers that have `worker_class`
+    bool is_lost = false;          ///< its process is gone
+    bool is_doomed = false;        ///< nothing is sent to it any more; the core hears of it when the process is gone
+    std::string domain;            ///< whose runs it had; empty: none yet
+    /// Reports of failed launches, with their lanes. They count when the process is gone: until then launches behind
+    /// the failed one may write to tensors of the run, and other lanes may report failures too.
+    std::vector<std::pair<uint32_t, ipc::RunEnded>> breakages;
     // For the accounts.
     std::map<uint64_t, uint64_t> unclaimed;       ///< bytes of objects that were brought, and no run has needed yet
     std::map<uint64_t, Account*> brought;         ///< of the others: who was charged
@@ -275,7 +280,7 @@ class Runner {
     Time pushed_at, read, started, finished, reported;
     Duration waited;  ///< for constants, on the device
     RunWaits waits;
-    bool no_room = false;
+    bool no_room = false, ends_executor = false;
     uint64_t device_time_ns = 0;
   };
 
@@ -321,7 +326,12 @@ class Runner {
   void doom(uint64_t key, const Error& why);
   void lose(uint64_t key);
   void erase_executor(uint64_t key);
-  std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end);
+  /// Of an executor whose process is gone: takes the reports of launches that failed. Returns the runs of which one
+  /// broke it, if there are several.
+  std::vector<sched::RunId> end_broken(uint64_t key);
+  /// The run whose kernel crashed; or several runs of which one did (then each of them is a suspect).
+  std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end,
+                                       std::vector<sched::RunId>& suspects);
   std::string kernel_at(const Executor& executor, uint64_t run) const;
   void set_spin(uint64_t device);
 

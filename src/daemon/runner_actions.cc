@@ -294,7 +294,8 @@ void Runner::finish(uint64_t run_id, bool failed) {
                        failed,
                        run.no_room,
                        Duration{static_cast<int64_t>(run.device_time_ns)},
-                       std::max(run.started, Time{0})});
+                       std::max(run.started, Time{0}),
+                       run.ends_executor});
 }
 
 void Runner::forget_run(uint64_t run_id) {

@@ -120,6 +120,7 @@ void Runner::look_at(uint64_t which) {
         if (!*taken) break;
         greet(key);
         if (!executors_.contains(key)) return;
+        if (it->second.workers_classed != it->second.process->workers_told()) set_class(it->second);
         tell_load_end(it->second);
         if (!executors_.contains(key)) return;
         take_flight(key);
@@ -213,6 +214,13 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   LiveRun& run = it->second;
   Executor& executor = executors_.at(key);
   DeviceRecord& on = device(executor.device);
+  if (event.ends_executor && !event.ok && !executor.is_lost) {
+    const auto& known = executor.breakages;
+    if (std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.second.run == event.run; })) return;
+    executor.breakages.emplace_back(lane, event);
+    executor.killed_by_us = true;
+    return doom(key, unavailable("executor: a launch failed"));
+  }
   if (!event.ok) run.report.error = Error{event.code, event.text};
   run.read = {event.taken_ns};
   run.started = {event.started_ns};
@@ -222,6 +230,7 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   const int64_t elapsed_ns = (os::now() - run.pushed_at).ns;
   run.waited = {std::max<int64_t>(0, event.waited_ns)};
   run.no_room = event.no_room && !event.ok;
+  run.ends_executor = event.ends_executor && !event.ok;
   run.device_time_ns = std::min(event.device_time_ns, static_cast<uint64_t>(elapsed_ns) * std::max(1U, on.caps.units));
   run.rounds = event.rounds;
   run.kernels = event.kernels;
@@ -262,13 +271,14 @@ void Runner::lose(uint64_t key) {
       if (run == runs_.end() || run->second.executor != key || run->second.lane != lane || !run->second.pushed) break;
       ended(key, lane, *end);
     }
+  std::vector<sched::RunId> suspects = end_broken(key);
   leave_flight(key);
   Executor& executor = executors_.at(key);
   charge_lost(executor);
   const ExecutorEnd end = executor.process->end();
   if (executor.id || !executor.killed_by_us) ++counters_.executors_lost;  // a blank one that was let go is no loss
   if (executor.id && tracer_.is_on()) tracer_.executor_lost(executor.id->value, executor.device, os::now());
-  const std::optional<uint64_t> culprit = find_culprit(executor, end);
+  const std::optional<uint64_t> culprit = find_culprit(executor, end, suspects);
   if (!executor.killed_by_us)
     os::log_warning("executor {} on {}: ended by {}{}{}", key, device(executor.device).config.name,
                     end.exit.signal ? fmt::format("signal {}", end.exit.signal) : fmt::format("exit {}", end.exit.code),
@@ -281,13 +291,28 @@ void Runner::lose(uint64_t key) {
   const std::set<uint64_t> runs = executor.runs;
   // The memory of its runs may be used again: the process is gone.
   if (id) {
-    sched::ExecutorLost event{*id, std::nullopt};
+    sched::ExecutorLost event{*id, std::nullopt, std::move(suspects)};
     if (culprit) event.culprit = sched::RunId{*culprit};
     feed(event);
   }
   for (uint64_t run : runs) forget_run(run);
   erase_executor(key);
   set_spin(device_id);
+}
+
+// A launch that failed is to blame if it was the only one. A context that broke fails the launches of all lanes, in any
+// order: then nobody knows which of them did it.
+std::vector<sched::RunId> Runner::end_broken(uint64_t key) {
+  Executor& executor = executors_.at(key);
+  executor.is_lost = true;
+  const auto breakages = std::move(executor.breakages);
+  for (const auto& [lane, end] : breakages)
+    os::log_warning("executor {} on {}: function {}: {}; the executor ended", key, device(executor.device).config.name,
+                    runs_.at(end.run).function->name, end.text);
+  if (breakages.size() == 1) ended(key, breakages[0].first, breakages[0].second);
+  std::vector<sched::RunId> suspects;
+  for (size_t i = 0; breakages.size() > 1 && i < breakages.size(); ++i) suspects.push_back({breakages[i].second.run});
+  return suspects;
 }
 
 void Runner::erase_executor(uint64_t key) {
@@ -301,7 +326,8 @@ void Runner::erase_executor(uint64_t key) {
   os::log_debug("executor {} on {}: is gone", key, on.config.name);
 }
 
-std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const ExecutorEnd& end) {
+std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const ExecutorEnd& end,
+                                             std::vector<sched::RunId>& suspects) {
   if (executor.killed_by_us || end.signal == 0) return std::nullopt;
   std::vector<uint64_t> in_lanes;
   for (uint64_t run : executor.pushed)
@@ -311,7 +337,10 @@ std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const Exe
   for (uint64_t run_id : in_lanes) {
     LiveRun& run = runs_.at(run_id);
     if (end.program != 0 && executor.process->program_of(run.plan->id) != end.program) continue;
-    if (end.program == 0 && in_lanes.size() > 1) return std::nullopt;
+    if (end.program == 0 && in_lanes.size() > 1) {
+      for (const uint64_t suspect : in_lanes) suspects.push_back({suspect});
+      return std::nullopt;
+    }
     if (end.program != 0 && end.entry < run.binary->signatures.size())
       run.report.kernel = run.binary->signatures[end.entry].entry;
     else

@@ -152,8 +152,9 @@ void Runner::set_class(Executor& executor) {
   const auto wanted = most_urgent >= kBestEffort   ? os::WorkerClass::kBestEffort
                       : most_urgent <= kLastUrgent ? os::WorkerClass::kUrgent
                                                    : os::WorkerClass::kNormal;
-  if (executor.worker_class == wanted) return;
+  if (executor.worker_class == wanted && executor.workers_classed == executor.process->workers_told()) return;
   executor.worker_class = wanted;
+  executor.workers_classed = executor.process->workers_told();
   for (const int32_t worker : executor.process->workers())
     if (os::exists(fmt::format("/proc/{}/task/{}", executor.process->pid(), worker)))
       os::set_worker_class(worker, wanted);

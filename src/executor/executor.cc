@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "ipc/shared_page.h"
 #include "os/event.h"
 #include "os/log.h"
+#include "os/process.h"
 #include "os/signals.h"
 #include "os/thread.h"
 #include "os/work_queue.h"
@@ -64,8 +66,23 @@ struct Process {
   std::atomic<uint32_t> busy_lanes{0};
   std::vector<std::unique_ptr<Lane>> lanes;
   os::WorkQueue<ipc::Received> orders{kMostOrders};
+  std::vector<int32_t> workers;  ///< as the daemon was told; the control thread's
   std::vector<os::Thread> threads;
 };
+
+std::vector<int32_t> workers_of(const hal::Device& device) {
+  const std::vector<int> threads = device.worker_threads();
+  std::vector<int32_t> workers(threads.begin(), threads.end());
+  std::sort(workers.begin(), workers.end());
+  return workers;
+}
+
+// A queue that failed stays failed, and other drivers than PoCL may have broken their whole context with it. The daemon
+// starts another executor.
+[[noreturn]] void end_broken(const Error& why) {
+  os::log_warning("executor: {}", why.text);
+  os::end_process(1);
+}
 
 Result<ipc::Received> wait_for_frame(ipc::Channel& channel) {
   for (;;) {
@@ -109,7 +126,7 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
     // A daemon that is gone is the control thread's business.
     QUERN_CHECK(sent.ok() || sent.error().code == ErrorCode::kUnavailable, sent.error().text);
   };
-  QUERN_TRY(process.holdings, Holdings::create(*process.device, spec.in_place, tell));
+  QUERN_TRY(process.holdings, Holdings::create(*process.device, spec.in_place, tell, end_broken));
 
   for (uint32_t i = 0; i < start->lanes; ++i) {
     Lane::Links links{process.pages.daemon().lanes[i],
@@ -127,7 +144,8 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
       os::want_exact_timers();
       os::want_short_turns();
       const Status ended = lane->serve();
-      QUERN_CHECK(ended.ok(), ended.error().text);
+      QUERN_CHECK(ended.error().code == ErrorCode::kFaulted, ended.error().text);
+      end_broken(ended.error());
     });
   os::use_alternate_stack();
   QUERN_TRY(process.device->on_each_worker([] { os::use_alternate_stack(); }));
@@ -135,10 +153,17 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
   if (process.device->caps().worker_classes)
     for (const int worker : process.device->worker_threads()) os::set_worker_class(worker, os::WorkerClass::kNormal);
 
-  ipc::Hello hello;
-  hello.caps = caps_frame(process.device->caps());
-  for (int worker : process.device->worker_threads()) hello.workers.push_back(worker);
-  return process.channel.send(hello);
+  process.workers = workers_of(*process.device);
+  return process.channel.send(ipc::Hello{caps_frame(process.device->caps()), process.workers});
+}
+
+// A driver may start workers after its first kernels. The daemon gives workers their class and counts their time, so it
+// has to know them; to list them takes some 10 us, which is nothing beside what the callers of this do.
+Status tell_workers(Process& process) {
+  auto workers = workers_of(*process.device);
+  if (workers == process.workers) return {};
+  process.workers = std::move(workers);
+  return process.channel.send(ipc::Workers{process.workers});
 }
 
 ipc::Flight flight_of(const std::vector<std::unique_ptr<Lane>>& lanes) {
@@ -188,8 +213,10 @@ Status serve(Process& process) {
   });
   for (;;) {
     QUERN_TRY(ipc::Received received, wait_for_frame(process.channel));
+    if (std::holds_alternative<ipc::PreparePlan>(received.frame)) QUERN_TRY(tell_workers(process));
     if (std::holds_alternative<ipc::AskFlight>(received.frame)) {
       QUERN_TRY(process.channel.send(flight_of(process.lanes)));
+      QUERN_TRY(tell_workers(process));
     } else if (!process.orders.push(std::move(received))) {
       return exhausted("too many frames wait to be set up");
     }

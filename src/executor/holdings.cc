@@ -42,12 +42,14 @@ ipc::Loaded loaded(LoadedKind kind, uint64_t id, const Status& status) {
   return frame;
 }
 
-Result<std::unique_ptr<Holdings>> Holdings::create(hal::Device& device, bool in_place, Tell tell) {
+Result<std::unique_ptr<Holdings>> Holdings::create(hal::Device& device, bool in_place, Tell tell,
+                                                   Loader::Broken broken) {
   std::unique_ptr<Holdings> holdings(new Holdings(device, in_place, std::move(tell)));
   if (!holdings->in_place_) {
-    QUERN_TRY(holdings->loader_, Loader::create(device, [self = holdings.get()](Loader::Load load, auto buffer) {
-                self->load_ended(std::move(load), std::move(buffer));
-              }));
+    const auto ended = [self = holdings.get()](Loader::Load load, auto buffer) {
+      self->load_ended(std::move(load), std::move(buffer));
+    };
+    QUERN_TRY(holdings->loader_, Loader::create(device, ended, std::move(broken)));
   }
   return holdings;
 }

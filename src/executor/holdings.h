@@ -47,8 +47,9 @@ class Holdings {
   /// Takes Loaded of objects, and Dropped, from the control thread or the loader's; returns once the frame is sent.
   using Tell = std::function<void(const ipc::Frame& frame)>;
 
-  /// `in_place`: constants and tensors are used where they lie, where the device can.
-  static Result<std::unique_ptr<Holdings>> create(hal::Device& device, bool in_place, Tell tell);
+  /// `in_place`: constants and tensors are used where they lie, where the device can. `broken`: called on the loader's
+  /// thread if its queue fails; the process is to end.
+  static Result<std::unique_ptr<Holdings>> create(hal::Device& device, bool in_place, Tell tell, Loader::Broken broken);
 
   Status map_segment(const ipc::MapSegment& frame, os::Fd fd);
   /// Told when it is there, or cannot be: at once or later. No lane learns of it before it was told.

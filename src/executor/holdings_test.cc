@@ -27,7 +27,9 @@ class HoldingsTest : public testing::Test {
     hal::DeviceOptions options;
     options.memory_bytes = memory_bytes;
     device_ = std::move(*driver_->open(options));
-    holdings_ = std::move(*Holdings::create(*device_, in_place, told_.tell()));
+    holdings_ = std::move(*Holdings::create(*device_, in_place, told_.tell(), [this](const Error& why) {
+      broken_.with([&](std::string& text) { text = why.text; });
+    }));
   }
 
   static Bytes pattern(uint64_t size) {
@@ -93,6 +95,7 @@ class HoldingsTest : public testing::Test {
   std::unique_ptr<hal::Driver> driver_;
   std::unique_ptr<hal::Device> device_;
   Told told_;
+  os::Guarded<std::string> broken_;  ///< why the loader's queue failed
   std::unique_ptr<Holdings> holdings_;
 };
 
@@ -182,6 +185,13 @@ TEST_F(HoldingsTest, AnObjectWithoutRoomIsExhaustedAndTheNextIsTried) {
   EXPECT_EQ(constant_of(1), nullptr);
   holdings_->drop_object(1);
   EXPECT_EQ(told_.next<ipc::Dropped>().object, 1U);
+}
+
+TEST_F(HoldingsTest, ACopyThatFailsIsToldToTheProcessWhichIsToEnd) {
+  faults_->fail_copy = 1;
+  load(1, kChunk);
+  expect_failed(1, ErrorCode::kUnavailable);
+  EXPECT_EQ(broken_.with([](const std::string& text) { return text; }), "command: fails by order of a test");
 }
 
 TEST_F(HoldingsTest, AnObjectInPlaceIsThereAtOnceAndTakesNoMemory) {

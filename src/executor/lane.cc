@@ -72,7 +72,7 @@ Status Lane::serve() {
     const Time taken = os::now();
     QUERN_TRY(ipc::decode(record, command));
     if (const auto* start = std::get_if<ipc::RunCommand>(&command)) {
-      run(*start, taken);
+      if (!run(*start, taken)) return {Error{ErrorCode::kFaulted, broken_}};
     } else if (const auto* plan = std::get_if<ipc::ForgetPlanCommand>(&command)) {
       ready_.erase(plan->plan);
     } else if (const auto* segment = std::get_if<ipc::ForgetSegmentCommand>(&command)) {
@@ -129,7 +129,7 @@ void Lane::report(const Event& event) {
   if (events_.consumer_sleeps()) links_.daemon_wake.signal();
 }
 
-void Lane::run(const ipc::RunCommand& command, Time taken) {
+bool Lane::run(const ipc::RunCommand& command, Time taken) {
   links_.busy_lanes.fetch_add(1, std::memory_order_relaxed);
   shown_.first.store(0, std::memory_order_relaxed);
   shown_.last.store(0, std::memory_order_relaxed);
@@ -150,8 +150,19 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   last_identity_ = pause_.after = 0;
   profile_.clear();
   if (status.ok()) status = execute(command, ended);
-  // Whatever went wrong, nothing of this run may still touch its buffers when it is reported ended.
-  if (Status drained = drain(); status.ok()) status = std::move(drained);
+  if (!status.ok()) {
+    if (const auto broken = breakage(command.plan)) {
+      broken_ = fmt::format("{}: failed on the device: {}", broken->entry ? "kernel " + *broken->entry : "a copy",
+                            broken->why.text);
+      // The end of the process tells that the run is lost. Nobody is to blame, and the run is worth another attempt.
+      if (!broken->entry) return false;
+      ended.ends_executor = true;
+      status = {Error{broken->why.code, broken_}};
+    }
+    // Nothing of this run may still touch its buffers when it is reported ended. Where the queue failed, only the end
+    // of the process makes sure.
+    (void)drain();
+  }
   in_use_.clear();
   made_.clear();
   objects_.clear();
@@ -174,7 +185,9 @@ void Lane::run(const ipc::RunCommand& command, Time taken) {
   links_.busy_lanes.fetch_sub(1, std::memory_order_relaxed);
   ended.reported_ns = os::now().ns;
   report(ended);
+  if (ended.ends_executor) return false;
   if (std::exchange(trim_after_run_, false)) trim();
+  return true;
 }
 
 void Lane::trim() {
@@ -362,6 +375,20 @@ Status Lane::drain() {
   in_flight_ns_ = 0;
   kernels_in_flight_ = 0;
   return queue_->timeline().wait(point, Duration::forever());
+}
+
+std::optional<Lane::Breakage> Lane::breakage(uint64_t plan) {
+  if (!in_flight_.empty()) (void)queue_->timeline().wait(in_flight_.back().point, Duration::forever());
+  const auto reached = queue_->timeline().reached();
+  if (reached.ok()) return std::nullopt;
+  Breakage broken{reached.error(), std::nullopt};
+  if (reached.error().code != ErrorCode::kFaulted) return broken;  // not the doing of a kernel
+  const uint64_t failed = queue_->timeline().last_reached() + 1;
+  const auto ready = ready_.find(plan);
+  for (const InFlight& one : in_flight_)
+    if (one.point == failed && one.launch != ipc::kNoLaunch && ready != ready_.end())
+      broken.entry = ready->second.plan->frame.launches[one.launch].entry;
+  return broken;
 }
 
 void Lane::forget_segment(uint32_t segment) {

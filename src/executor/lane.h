@@ -39,7 +39,8 @@ class Lane {
 
   static Result<std::unique_ptr<Lane>> create(Holdings& holdings, Links links);
 
-  /// The thread's work: ends only when a ring makes no sense any more, with that error.
+  /// The thread's work. Returns an error, and only then: kFaulted when a queue failed, after which nothing more can be
+  /// launched and the process is to end; another code when a ring makes no sense any more.
   Status serve();
 
   /// The first launch of its run that has not ended; nothing if all have. Any thread, also while the lane waits for it.
@@ -97,7 +98,8 @@ class Lane {
   template <class Event>
   void report(const Event& event);
   void trim();
-  void run(const ipc::RunCommand& command, Time taken);
+  /// False if the queue failed.
+  bool run(const ipc::RunCommand& command, Time taken);
   Status execute(const ipc::RunCommand& command, ipc::RunEnded& ended);
   Result<Ready*> make_ready(uint64_t plan_id);
   Status bind(Ready& ready, const ipc::RunCommand& command);
@@ -156,6 +158,13 @@ class Lane {
   void learn(Ready& ready, const InFlight& done, const hal::Interval& time, bool is_alone);
   /// Waits for all that is in flight, whatever becomes of it.
   Status drain();
+  /// Why the queue of the run failed, if it did by the time all in flight had ended, and the entry of the launch that
+  /// failed. A copy or fill has no entry: no kernel is to blame for it.
+  struct Breakage {
+    Error why;
+    std::optional<std::string> entry;
+  };
+  std::optional<Breakage> breakage(uint64_t plan);
   void forget_segment(uint32_t segment);
   /// Something was submitted, and is in flight from now on. `made`: a moment before the vendor got it. A vendor may
   /// begin a launch before its call returns, and then another lane may come first to a clock that is read afterwards.
@@ -189,6 +198,7 @@ class Lane {
   } shown_;
   // The lane's thread only.
   bool stands_back_ = false;
+  std::string broken_;  ///< why a queue failed; empty: none did
   std::map<std::pair<uint32_t, uint32_t>, std::unique_ptr<hal::Queue>>
       queues_;         ///< by units, 0 being all, and the first
   hal::Queue* queue_;  ///< of the run

@@ -167,12 +167,7 @@ Result<bool> Lane::wait_at_gate(uint64_t run, uint64_t word, const ipc::Grant& g
 Status Lane::retire(Ready& ready, size_t keep) {
   if (in_flight_.size() <= keep) return {};
   const uint64_t point = in_flight_[in_flight_.size() - keep - 1].point;
-  if (Status waited = queue_->timeline().wait(point, Duration::forever()); !waited.ok()) {
-    const uint32_t launch = in_flight_.front().launch;
-    const auto& launches = ready.plan->frame.launches;
-    const std::string entry = launch < launches.size() ? launches[launch].entry : "copy";
-    return {Error{waited.error().code, fmt::format("kernel {}: {}", entry, waited.error().text)}};
-  }
+  QUERN_TRY(queue_->timeline().wait(point, Duration::forever()));
   const uint64_t device_ns = queue_->device_time_ns();
   const uint64_t used_ns = device_ns - std::exchange(seen_device_ns_, device_ns);
   times_.clear();

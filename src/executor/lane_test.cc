@@ -384,13 +384,98 @@ TEST_F(LaneRuns, ARunThatDoesNotFitItsPlanOrNamesNoPlanIsAnError) {
   EXPECT_FALSE(wait_ended().ok);
 }
 
-TEST_F(LaneRuns, AKernelThatFailsIsNamed) {
-  prepare_copies(1, "fail");
+// What the core finds hangs by: which launch has not ended, since when, also while the gate is closed.
+TEST_F(LaneRuns, TellsWhichLaunchHasNotEnded) {
+  prepare_copies(2);
+  start();
+  EXPECT_FALSE(lane_->flight());
+  const Time before = os::now();
+  stop_behind_a_launch(ipc::Grant{.open = true, .depth_ns = 2'000'000, .depth = 1});
+  until([&] { return lane_->flight().has_value(); });
+  const auto first = *lane_->flight();
+  EXPECT_EQ(first.run, kRun);
+  EXPECT_GT(first.number, 0u);
+  EXPECT_GE(first.since_ns, before.ns);
+  EXPECT_LE(first.since_ns, os::now().ns);
+  EXPECT_EQ(first.used_ns, 0);
+  set_gate(false);
+  EXPECT_EQ(lane_->flight()->number, first.number);
+  release_device();
+  // Between two launches nothing is in flight, and the run is still there.
+  until([&] { return lane_->flight()->number == 0; });
+  faults_->is_stopped = true;
+  set_gate(true);
+  wake_.signal();
+  until([&] { return lane_->flight()->number != 0; });
+  const auto second = *lane_->flight();
+  EXPECT_EQ(second.number, first.number + 1);
+  EXPECT_GT(second.since_ns, first.since_ns);
+  EXPECT_GT(second.used_ns, 0) << "the first launch has ended";
+  release_device();
+  EXPECT_TRUE(wait_ended().ok);
+  EXPECT_FALSE(lane_->flight());
+}
+
+TEST_F(LaneRuns, ALaunchThatFailsAmongOthersInFlightIsNamedAndEndsTheLane) {
+  auto plan = this->plan();
+  for (int i = 0; i < 5; ++i) add_copy(plan, 0, 1);
+  plan.launches[2].entry = "fail";
+  plan.launches[2].arguments.erase(plan.launches[2].arguments.begin());
+  plan.launches[2].arguments.pop_back();
+  prepare(kPlan, plan);
+  set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
   start();
   push(run_command());
   const auto ended = wait_ended();
   EXPECT_FALSE(ended.ok);
-  EXPECT_NE(ended.text.find("fail"), std::string::npos) << ended.text;
+  EXPECT_TRUE(ended.ends_executor);
+  EXPECT_EQ(name_of(ended.code), name_of(ErrorCode::kFaulted));
+  EXPECT_TRUE(ended.text.starts_with("kernel fail: failed on the device: ")) << ended.text;
+  thread_.join();
+  EXPECT_EQ(name_of(ended_.error().code), name_of(ErrorCode::kFaulted));
+}
+
+// What fails is the fourth launch; the others, which are in flight with it, are not named.
+TEST_F(LaneRuns, TheLaunchAfterTheLastOneThatEndedIsTheOneThatFailed) {
+  auto plan = this->plan();
+  for (int i = 0; i < 5; ++i) {
+    add_copy(plan, 0, 1);
+    plan.launches.back().group_ps = 1'000'000;  // slices of a kernel that is known may all be in flight
+    plan.launches.back().sliceable = true;
+    plan.launches.back().global = {32, 1, 1};
+  }
+  plan.launches[3].entry = "copy_too";
+  prepare(kPlan, plan);
+  set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
+  start();
+  faults_->is_stopped = true;
+  faults_->fail_launch = 4;
+  push(run_command());
+  until([&] { return faults_->launches.load() == 5; });
+  release_device();
+  const auto ended = wait_ended();
+  EXPECT_TRUE(ended.ends_executor);
+  EXPECT_TRUE(ended.text.starts_with("kernel copy_too: ")) << ended.text;
+  thread_.join();
+  // Fails once, then serves: in what the next executor has.
+  lane_.reset();
+  open(true);
+  prepare(kPlan, plan);
+  start();
+  EXPECT_TRUE(run(run_command()).ok);
+}
+
+TEST_F(LaneRuns, ACopyThatFailsBlamesNobodyAndEndsTheLane) {
+  open(false);
+  prepare_copies(2);
+  start();
+  EXPECT_TRUE(run(run_command()).ok);
+  faults_->fail_copy = 1;
+  push(run_command());
+  thread_.join();
+  EXPECT_EQ(name_of(ended_.error().code), name_of(ErrorCode::kFaulted));
+  EXPECT_TRUE(ended_.error().text.starts_with("a copy: failed on the device: ")) << ended_.error().text;
+  EXPECT_TRUE(events_->empty()) << "the end of the process tells what became of the run";
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ class LaneTest : public testing::Test {
     hal::DeviceOptions options;
     options.memory_bytes = memory_bytes;
     device_ = std::move(*driver_->open(options));
-    holdings_ = std::move(*Holdings::create(*device_, in_place, told_.tell()));
+    holdings_ = std::move(*Holdings::create(*device_, in_place, told_.tell(), [](const Error& why) {
+      ADD_FAILURE() << "the loader's queue failed: " << why.text;
+    }));
     pages_ = std::move(*ipc::create_shared_pages());
     auto& ours = pages_.daemon().lanes[0];
     auto& theirs = pages_.executor().lanes[0];
@@ -44,6 +46,7 @@ class LaneTest : public testing::Test {
     hal::Source source;
     source.text =
         "kernel void copy(global const uchar* input, global uchar* output, uint n) {}\n"
+        "kernel void copy_too(global const uchar* input, global uchar* output, uint n) {}\n"
         "kernel void fail(global uchar* output) {}\n";
     const Bytes binary = *(*device_->build(source))->binary();
     ASSERT_TRUE(holdings_->load_program({kProgram, binary.size()}, *os::immutable_copy("binary", binary)).ok());

@@ -5,15 +5,15 @@
 
 namespace quern::executor {
 
-Result<std::unique_ptr<Loader>> Loader::create(hal::Device& device, Ended ended) {
+Result<std::unique_ptr<Loader>> Loader::create(hal::Device& device, Ended ended, Broken broken) {
   QUERN_TRY(auto queue, device.create_queue());
-  std::unique_ptr<Loader> loader(new Loader(device, std::move(ended), std::move(queue)));
+  std::unique_ptr<Loader> loader(new Loader(device, std::move(ended), std::move(broken), std::move(queue)));
   loader->thread_ = os::Thread("loader", [loader = loader.get()] { loader->serve(); });
   return loader;
 }
 
-Loader::Loader(hal::Device& device, Ended ended, std::unique_ptr<hal::Queue> queue)
-    : device_(device), ended_(std::move(ended)), queue_(std::move(queue)) {}
+Loader::Loader(hal::Device& device, Ended ended, Broken broken, std::unique_ptr<hal::Queue> queue)
+    : device_(device), ended_(std::move(ended)), broken_(std::move(broken)), queue_(std::move(queue)) {}
 
 Loader::~Loader() {
   (void)loads_.close();
@@ -31,11 +31,8 @@ void Loader::serve() {
 Result<std::shared_ptr<hal::Buffer>> Loader::load(const Load& load) {
   if (load.object->is_abandoned()) return Error{ErrorCode::kCancelled, "object: was dropped before it was loaded"};
   QUERN_TRY(auto buffer, device_.allocate(load.object->size_bytes()));
-  if (!queue_) {
-    QUERN_TRY(queue_, device_.create_queue());
-  }
   if (Status copied = copy(load, *buffer); !copied.ok()) {
-    if (copied.error().code != ErrorCode::kCancelled) queue_.reset();
+    if (const auto reached = queue_->timeline().reached(); !reached.ok()) broken_(reached.error());
     return std::move(copied).error();
   }
   return buffer;

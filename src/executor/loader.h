@@ -28,7 +28,10 @@ class Loader {
   /// when it returns.
   using Ended = std::function<void(Load load, Result<std::shared_ptr<hal::Buffer>> buffer)>;
 
-  static Result<std::unique_ptr<Loader>> create(hal::Device& device, Ended ended);
+  /// Called on the loader's thread if its queue fails: nothing more can be loaded, and the process is to end.
+  using Broken = std::function<void(const Error& why)>;
+
+  static Result<std::unique_ptr<Loader>> create(hal::Device& device, Ended ended, Broken broken);
   /// Waits for the load under way; those behind it are not heard of.
   ~Loader();
 
@@ -41,7 +44,7 @@ class Loader {
   static constexpr size_t kMostLoads = size_t{1} << 16;
 
  private:
-  Loader(hal::Device& device, Ended ended, std::unique_ptr<hal::Queue> queue);
+  Loader(hal::Device& device, Ended ended, Broken broken, std::unique_ptr<hal::Queue> queue);
   void serve();
   Result<std::shared_ptr<hal::Buffer>> load(const Load& load);
   Status copy(const Load& load, hal::Buffer& buffer);
@@ -49,10 +52,11 @@ class Loader {
   // Constant after construction.
   hal::Device& device_;
   Ended ended_;
+  Broken broken_;
   // Guards itself.
   os::WorkQueue<Load> loads_{kMostLoads};
   // The loader's thread only.
-  std::unique_ptr<hal::Queue> queue_;  ///< null after one failed, which it would do for ever
+  std::unique_ptr<hal::Queue> queue_;
   os::Thread thread_;
 };
 

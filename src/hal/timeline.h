@@ -18,6 +18,9 @@ class Timeline {
   /// The last point reached, without blocking; the error once failed.
   virtual Result<uint64_t> reached() = 0;
 
+  /// The last point reached, also once failed: then the submission after this point is the one that failed.
+  virtual uint64_t last_reached() = 0;
+
   /// Until `point` is reached. kDeadline after `limit`, and the work goes on; kInvalid for a point never submitted.
   virtual Status wait(uint64_t point, Duration limit) = 0;
 

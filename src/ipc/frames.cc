@@ -72,6 +72,10 @@ void fields(V& v, Hello& h) {
   fields(v, h.caps), v.list(h.workers, kMostWorkers, [&](int32_t& worker) { v(worker); });
 }
 template <class V>
+void fields(V& v, Workers& w) {
+  v.list(w.workers, kMostWorkers, [&](int32_t& worker) { v(worker); });
+}
+template <class V>
 void fields(V& v, Loaded& l) {
   v(l.kind), v(l.id), v(l.ok), v(l.code), v(l.text);
 }
@@ -136,8 +140,8 @@ template <class V>
 void fields(V&, TrimCommand&) {}
 template <class V>
 void fields(V& v, RunEnded& r) {
-  v(r.run), v(r.ok), v(r.stopped), v(r.no_room), v(r.code), v(r.text), v(r.taken_ns), v(r.started_ns), v(r.ended_ns),
-      v(r.reported_ns);
+  v(r.run), v(r.ok), v(r.stopped), v(r.no_room), v(r.ends_executor), v(r.code), v(r.text), v(r.taken_ns);
+  v(r.started_ns), v(r.ended_ns), v(r.reported_ns);
   v(r.waited_ns), v(r.device_time_ns);
   v.list(r.rounds, kMostReported, [&](uint64_t& rounds) { v(rounds); });
   v.list(r.kernels, kMostKernels, [&](auto& kernel) { v(kernel.launches), v(kernel.time_ns); });

@@ -94,6 +94,10 @@ struct Hello {
   DeviceCaps caps;
   std::vector<int32_t> workers;  ///< threads that execute kernels
 };
+/// The threads that execute kernels are these from now on: a driver may start some late, and end others.
+struct Workers {
+  std::vector<int32_t> workers;
+};
 /// What was asked for is there (or is not). LoadProgram, MapSegment and PreparePlan are answered in order; LoadObjects
 /// in an order of their own, each before the end of a run that needs it. An object that is not there holds no memory:
 /// kExhausted if the device had no room for it, kCancelled if it was dropped meanwhile.
@@ -153,7 +157,7 @@ struct Built {
 
 using Frame =
     std::variant<Start, MapSegment, UnmapSegment, LoadObject, DropObject, LoadProgram, DropProgram, PreparePlan,
-                 DropPlan, Hello, Loaded, Build, Built, Discover, Discovered, Dropped, AskFlight, Flight>;
+                 DropPlan, Hello, Loaded, Build, Built, Discover, Discovered, Dropped, AskFlight, Flight, Workers>;
 Bytes encode(const Frame& frame);
 /// kInvalid for anything but exactly one whole frame.
 Result<Frame> decode(std::span<const std::byte> bytes);
@@ -230,6 +234,8 @@ struct RunEnded {
   uint64_t run = 0;
   bool ok = true, stopped = false;
   bool no_room = false;  ///< for what it computes in (kExhausted): nothing was launched, and the lane holds no memory
+  /// A launch of the run failed, and broke the queue: the executor ends itself. Its other runs end with it.
+  bool ends_executor = false;
   ErrorCode code = ErrorCode::kInternal;
   std::string text;
   /// Steady clock: command read, first START, last END, this report written.

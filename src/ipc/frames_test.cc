@@ -93,11 +93,18 @@ TEST(Frames, EveryCommandOfALaneComesBackAsItWas) {
   EXPECT_TRUE(std::holds_alternative<TrimCommand>(back));
 }
 
+TEST(Frames, WorkersComeBackAsTheyWere) {
+  const auto back = decode(encode(Frame(Workers{{7, 9}})));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<Workers>(*back).workers, (std::vector<int32_t>{7, 9}));
+}
+
 TEST(Frames, EveryEventOfALaneComesBackAsItWas) {
   RunEnded ended;
   ended.run = 5;
   ended.ok = false;
   ended.no_room = true;
+  ended.ends_executor = true;
   ended.code = ErrorCode::kExhausted;
   ended.text = "no room";
   ended.waited_ns = 17;
@@ -111,6 +118,7 @@ TEST(Frames, EveryEventOfALaneComesBackAsItWas) {
   EXPECT_EQ(got.run, 5U);
   EXPECT_FALSE(got.ok);
   EXPECT_TRUE(got.no_room);
+  EXPECT_TRUE(got.ends_executor);
   EXPECT_EQ(got.code, ErrorCode::kExhausted);
   EXPECT_EQ(got.text, "no room");
   EXPECT_EQ(got.waited_ns, 17);

@@ -57,6 +57,9 @@ class Process {
   Fd pidfd_;
 };
 
+/// Ends this process without waiting for its other threads, some of which may sit in a vendor's call for ever.
+[[noreturn]] void end_process(int code);
+
 /// Makes this the folder of the process, from which relative names go.
 Status work_in(const std::string& folder);
 

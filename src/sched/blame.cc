@@ -42,6 +42,8 @@ void Blame::killed(FunctionId function, Time now) {
   if (++record.kills_in_a_row >= config_.quarantine_after) record.quarantined_until = now + config_.quarantine;
 }
 
+void Blame::suspected(FunctionId function) { records_.at(function).good_runs_owed = config_.own_executor_runs; }
+
 void Blame::ended_well(FunctionId function) {
   Record& record = records_.at(function);
   record.kills_in_a_row = 0;

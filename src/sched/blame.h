@@ -33,6 +33,8 @@ class Blame {
 
   /// A kernel of it took an executor with it, or had to be killed. The function is held.
   void killed(FunctionId function, Time now);
+  /// A kernel of it, or of another function, took an executor with it. The function is held.
+  void suspected(FunctionId function);
   /// A run of it ended well. The function is held.
   void ended_well(FunctionId function);
   /// Nothing is submitted for it any more.

@@ -96,7 +96,9 @@ class Scheduler::Impl {
   void on(const ExecutorUp& event);
   void on(const ExecutorLost& event);
   void on(const Tick&) {}
-  void lose(ExecutorId executor, std::optional<RunId> culprit);
+  void lose(ExecutorId executor, std::optional<RunId> culprit, const std::vector<RunId>& suspects = {});
+  /// Sends nothing more to the executor, and counts its memory as leaving until it is lost.
+  void begin_end(Executor& executor);
   void kill(Executor& executor, std::optional<RunId> because, std::optional<Room> room = {});
   /// What was in an executor that is gone.
   void dropped(Device& device, const std::vector<std::pair<Ledger::Key, Ledger::Item>>& items);

@@ -37,10 +37,10 @@ void Scheduler::Impl::on(const ExecutorLost& event) {
   const Executor* executor = devices_.find(event.executor);
   if (!executor || executor->state == Executor::State::kPlanned) return;
   if (executor->state == Executor::State::kStarting) ++failed_starts_;
-  lose(event.executor, event.culprit);
+  lose(event.executor, event.culprit, event.suspects);
 }
 
-void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
+void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit, const std::vector<RunId>& suspects) {
   const Executor& executor = *devices_.find(id);
   const auto lost = executor.runs;
   const auto killed_because = executor.killed_because;
@@ -72,6 +72,12 @@ void Scheduler::Impl::lose(ExecutorId id, std::optional<RunId> culprit) {
     blame_.killed(*killer, now_);
     regroup(*killer);
   }
+  for (const RunId suspect : suspects) {
+    const auto run = lost.find(suspect);
+    if (run == lost.end() || QUERN_MUTANT(83)) continue;
+    blame_.suspected(run->second->function);
+    regroup(run->second->function);
+  }
   for (const auto& [run_id, run] : lost) {
     Request* request = find_request(run->request);
     // Who broke it pays for what was expected; the others used nothing that was of use to them.
@@ -89,11 +95,16 @@ void Scheduler::Impl::dropped(Device& device, const std::vector<std::pair<Ledger
   }
 }
 
+void Scheduler::Impl::begin_end(Executor& executor) {
+  if (executor.state == Executor::State::kEnding) return;
+  devices_.find(executor.device)->ledger.end_executor(executor.id);
+  devices_.end_executor(executor);
+}
+
 void Scheduler::Impl::kill(Executor& executor, std::optional<RunId> because, std::optional<Room> room) {
   if (executor.state == Executor::State::kEnding) return;
   executor.killed_because = because;
-  devices_.find(executor.device)->ledger.end_executor(executor.id);
-  devices_.end_executor(executor);
+  begin_end(executor);
   act(KillExecutor{.executor = executor.id, .because = because, .room = room});
 }
 

@@ -45,6 +45,7 @@ void Scheduler::Impl::on(const Started& event) {
 void Scheduler::Impl::on(const Finished& event) {
   RunRecord* run = find_run(event.run);
   if (!run || !run->sent) return;
+  if (event.ends_executor && !QUERN_MUTANT(81)) begin_end(*devices_.find(run->executor));
   dispatch_.run_used(lane_of(run->executor, run->lane), event.device_time, event.started, now_);
   // What needs no memory of its own cannot have found too little.
   uint64_t needed = round_up(run->memory_bytes);
@@ -76,6 +77,12 @@ void Scheduler::Impl::on(const Finished& event) {
       regroup(function);
       retire_all(function);
     }
+  }
+  // A launch that failed is a crash like any other: whoever shares an executor with the function would lose runs again
+  // and again.
+  if (event.ends_executor && event.failed && !run->broken && !QUERN_MUTANT(82)) {
+    blame_.killed(run->function, now_);
+    regroup(run->function);
   }
   erase(*run, event.device_time.ns);
 }

@@ -158,6 +158,12 @@ Event read_executor_lost(Words& words) {
   ExecutorLost event;
   words.read(words.next(), event.executor);
   if (const auto culprit = words.option("culprit")) words.read(*culprit, event.culprit.emplace());
+  if (const auto suspects = words.option("suspects"))
+    for (std::string_view rest = *suspects; !rest.empty();) {
+      const std::string_view one = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+      words.read(one, event.suspects.emplace_back());
+    }
   return event;
 }
 
@@ -194,6 +200,7 @@ Event read_finished(Words& words) {
   words.read(words.next(), event.run);
   event.failed = words.take("failed");
   event.no_room = words.take("no_room");
+  event.ends_executor = words.take("ends_executor");
   if (const auto time = words.option("device_time")) words.read(*time, event.device_time);
   if (const auto started = words.option("started")) words.read(*started, event.started);
   return event;
@@ -383,7 +390,9 @@ struct Show {
   std::string operator()(const DeviceDown& e) const { return fmt::format("device-down {}", show(e.device)); }
   std::string operator()(const ExecutorUp& e) const { return fmt::format("executor-up {}", show(e.executor)); }
   std::string operator()(const ExecutorLost& e) const {
-    return fmt::format("executor-lost {}{}", show(e.executor), show_if("culprit=", e.culprit));
+    std::string suspects;
+    for (const RunId run : e.suspects) suspects += (suspects.empty() ? " suspects=" : ",") + show(run);
+    return fmt::format("executor-lost {}{}{}", show(e.executor), show_if("culprit=", e.culprit), suspects);
   }
   std::string operator()(const Submit& e) const {
     std::string text =
@@ -407,7 +416,8 @@ struct Show {
     return text;
   }
   std::string operator()(const Finished& e) const {
-    return fmt::format("finished {}{}{}{}{}", show(e.run), e.failed ? " failed" : "", e.no_room ? " no_room" : "",
+    return fmt::format("finished {}{}{}{}{}{}", show(e.run), e.failed ? " failed" : "", e.no_room ? " no_room" : "",
+                       e.ends_executor ? " ends_executor" : "",
                        e.device_time.ns ? " device_time=" + show(e.device_time) : "",
                        e.started.ns ? " started=" + to_text(e.started) : "");
   }

@@ -22,6 +22,7 @@ TEST(Text, EveryEventReadsBackAsItWasWritten) {
       "executor-up e1",
       "executor-lost e1",
       "executor-lost e1 culprit=run7",
+      "executor-lost e1 suspects=run7,run8",
       "submit r1 f2 t3 dom4",
       "submit r1 f2 t3 dom4 objects=o1:1GiB",
       "submit r1 f2 t3 dom4 memory=1MiB objects=o1:1GiB,o2:5B deadline=9007199254740993ns device_time=1500us "
@@ -31,6 +32,7 @@ TEST(Text, EveryEventReadsBackAsItWasWritten) {
       "finished run1",
       "finished run1 failed",
       "finished run1 failed device_time=17ns",
+      "finished run1 failed ends_executor",
       "function-gone f1",
       "launcher-up p1 d1 f100 priority=0 quota=200/800/500",
       "launcher-gone p1",

@@ -97,10 +97,13 @@ struct DeviceDown {
 struct ExecutorUp {
   ExecutorId executor;
 };
-/// An executor is gone, or never came up. `culprit` is the run whose kernel did it, if one did.
+/// An executor is gone, or never came up. `culprit` is the run whose kernel did it, if one did. `suspects`: one of
+/// these runs did it, and nobody knows which. Their functions have executors of their own from now on, so that the next
+/// crash names its culprit; nobody is blamed for this one.
 struct ExecutorLost {
   ExecutorId executor;
   std::optional<RunId> culprit;
+  std::vector<RunId> suspects = {};
 };
 /// What a tenant may use; 0 is no limit of its own.
 struct Limits {
@@ -217,6 +220,9 @@ struct Finished {
   bool failed = false, no_room = false;
   Duration device_time = {0};  ///< that it used
   Time started = {0};          ///< when its first launch began on the device; 0: not known
+  /// A launch failed and broke the context of the executor: nothing more is sent to the executor, ExecutorLost without
+  /// a culprit follows, and the function of the run is blamed as for a crash.
+  bool ends_executor = false;
 };
 /// The function is gone: its queued requests end, its record is forgotten once its runs ended.
 struct FunctionGone {

@@ -80,6 +80,9 @@ void EndsChecker::note(Time now, const sched::Event& event) {
         });
     }
   }
+  if (const auto* finished = std::get_if<sched::Finished>(&event);
+      finished && finished->failed && finished->ends_executor)
+    if (const Shadow::Run* run = shadow_.find(finished->run); run && !run->is_doomed) blame(now, run->submit->function);
   const auto* lost = std::get_if<sched::ExecutorLost>(&event);
   const auto* down = std::get_if<sched::DeviceDown>(&event);
   if (!lost && !down) return;
@@ -91,12 +94,22 @@ void EndsChecker::note(Time now, const sched::Event& event) {
       killer = shadow_.find(*executor.killed_because);
       if (killer && !killer->passed_limit) killer = nullptr;
     }
-    if (!killer) continue;
-    Record& record = records_[killer->submit->function];
-    record.good_runs_owed = config_.own_executor_runs;
-    blamed_.insert(killer->submit->function);
-    if (++record.kills >= config_.quarantine_after) record.quarantined_until = now + config_.quarantine;
+    if (killer) blame(now, killer->submit->function);
+    if (!lost) continue;
+    for (const sched::RunId suspect : lost->suspects) {
+      const Shadow::Run* run = shadow_.find(suspect);
+      if (!run || run->executor != id) continue;
+      records_[run->submit->function].good_runs_owed = config_.own_executor_runs;
+      blamed_.insert(run->submit->function);
+    }
   }
+}
+
+void EndsChecker::blame(Time now, sched::FunctionId function) {
+  Record& record = records_[function];
+  record.good_runs_owed = config_.own_executor_runs;
+  blamed_.insert(function);
+  if (++record.kills >= config_.quarantine_after) record.quarantined_until = now + config_.quarantine;
 }
 
 void EndsChecker::check(Time now, const sched::Event& event, const sched::Answer& answer) {

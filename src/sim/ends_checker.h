@@ -26,6 +26,8 @@ class EndsChecker final : public Checker {
 
  private:
   void note(Time now, const sched::Event& event);
+  /// A run of the function took an executor with it.
+  void blame(Time now, sched::FunctionId function);
   void check(Time now, const sched::Event& event, const sched::Answer& answer);
   bool makes_sense(Time now, const sched::Event& event, const sched::Answer& answer, const Shadow::Request& request);
   /// `only_up`: now, without those that may be taken for smaller than they are; else ever.

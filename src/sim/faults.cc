@@ -31,6 +31,8 @@ constexpr FaultRow kRows[] = {
     {"wrong_profile", &FaultModel::wrong_profile},
     {"new_kernel", &FaultModel::new_kernel},
     {"settings", &FaultModel::settings},
+    {"failed_launch", &FaultModel::failed_launch},
+    {"unclear_loss", &FaultModel::unclear_loss},
 };
 
 }  // namespace

@@ -38,6 +38,8 @@ enum class Fault : uint8_t {
   kWrongProfile,
   kNewKernel,
   kSettings,
+  kFailedLaunch,
+  kUnclearLoss,
 };
 struct FaultRow {
   std::string_view name;  ///< of the field
@@ -72,7 +74,7 @@ class Faults {
   uint64_t draw_below(uint64_t bound) { return prng_.below(bound); }
 
  private:
-  static constexpr size_t kKinds = 24;
+  static constexpr size_t kKinds = 26;
   static size_t index(Fault fault) { return static_cast<size_t>(fault); }
 
   FaultModel model_;

@@ -154,6 +154,8 @@ struct FaultModel {
       0;                  ///< the kernels of the next work on a device are taken for a tenth of what they are, or ten
   double new_kernel = 0;  ///< the kernels of the next work on a device were never seen
   double settings = 0;    ///< a function is of another priority, or has another quota, from its next call on
+  double failed_launch = 0;  ///< a launch fails: its run ends with that error, and the executor ends with the run
+  double unclear_loss = 0;   ///< an executor dies, and any of the runs that it was at may have done it
   Duration until = {0};
 };
 

@@ -301,6 +301,11 @@ void Shadow::on(Time now, const sched::Finished& event) {
   const auto found = runs_.find(event.run);
   if (found == runs_.end()) return;
   Run& run = found->second;
+  if (const auto executor = executors_.find(run.executor);
+      event.ends_executor && executor != executors_.end() && !executor->second.is_killed) {
+    touched_.insert(executor->second.device);
+    begin_end(executor);
+  }
   if (event.failed && event.no_room && (run.submit->memory_bytes > 0 || !run.submit->makes.empty())) {
     run.is_doomed = run.no_room = true;
     claim(now, devices_[run.device], executors_.at(run.executor).domain);
@@ -336,15 +341,19 @@ void Shadow::on(Time, const sched::KillExecutor& action) {
   if (found == executors_.end() || found->second.is_killed) return;
   Executor& executor = found->second;
   touched_.insert(executor.device);
-  executor.is_killed = true;
   executor.killed_because = action.because;
+  begin_end(found);
+}
+
+void Shadow::begin_end(std::map<sched::ExecutorId, Executor>::iterator found) {
+  Executor& executor = found->second;
+  executor.is_killed = true;
   Device& device = devices_[executor.device];
   device.leaving_bytes += executor.context_bytes;
-  for (auto it = objects_.lower_bound({action.executor, {0}});
-       it != objects_.end() && it->first.first == action.executor; ++it)
-    if (it->second.state != State::kLeaving) device.leaving_bytes += it->second.bytes;
-  for (auto it = lanes_.lower_bound({action.executor, 0}); it != lanes_.end() && it->first.first == action.executor;
+  for (auto it = objects_.lower_bound({found->first, {0}}); it != objects_.end() && it->first.first == found->first;
        ++it)
+    if (it->second.state != State::kLeaving) device.leaving_bytes += it->second.bytes;
+  for (auto it = lanes_.lower_bound({found->first, 0}); it != lanes_.end() && it->first.first == found->first; ++it)
     if (!it->second.is_leaving) device.leaving_bytes += it->second.bytes;
 }
 

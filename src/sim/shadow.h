@@ -194,6 +194,8 @@ class Shadow {
   void on(Time now, const sched::Tick& event);
   void on(Time now, const sched::StartExecutor& action);
   void on(Time now, const sched::KillExecutor& action);
+  /// The executor ends: nothing more may be sent to it, and its memory counts as leaving.
+  void begin_end(std::map<sched::ExecutorId, Executor>::iterator executor);
   void on(Time now, const sched::Fetch& action);
   void on(Time now, const sched::Forget& action);
   void on(Time now, const sched::Load& action);

@@ -420,6 +420,12 @@ void VirtualPool::tell(Time now, uint64_t executor_id, const sched::Event& event
   agenda_.put(executor.reports_until, Agenda::Kind::kReport, slot, executor_id);
 }
 
+void VirtualPool::tell_end(Time now, uint64_t executor, const sched::Finished& end, Duration delay,
+                           std::vector<sched::Event>& heard) {
+  tell(now, executor, end, delay, heard);
+  if (end.ends_executor) lose(now, executor, std::nullopt, heard);
+}
+
 void VirtualPool::report_arrives(uint64_t slot, uint64_t executor_id, std::vector<sched::Event>& heard) {
   heard.push_back(underway_[slot]);
   free_underway_.push_back(static_cast<uint32_t>(slot));
@@ -468,11 +474,12 @@ void VirtualPool::run_ends(Time now, uint64_t id, std::vector<sched::Event>& hea
   Device& device = devices_[run->device];
   const sched::Finished finished{.run = sched::RunId{id},
                                  .failed = run->is_cut || run->is_failed,
-                                 .device_time = run->used + (now - run->on_since)};
+                                 .device_time = run->used + (now - run->on_since),
+                                 .ends_executor = run->ends_executor};
   const uint64_t executor = run->executor;
   remove_run(device, id);
   if (id < sched::kFirstProgram)
-    tell(now, executor, finished, device.model->answer, heard);
+    tell_end(now, executor, finished, device.model->answer, heard);
   else
     ended_.push_back(sched::LauncherId{id});
   advance(now, device);
@@ -514,7 +521,8 @@ void VirtualPool::remove_from_live(Executor& executor) {
   live_.pop_back();
 }
 
-void VirtualPool::lose(Time now, uint64_t id, std::optional<sched::RunId> culprit, std::vector<sched::Event>& heard) {
+void VirtualPool::lose(Time now, uint64_t id, std::optional<sched::RunId> culprit, std::vector<sched::Event>& heard,
+                       std::vector<sched::RunId> suspects) {
   Executor& executor = *executors_.find(id);
   Device& device = device_of(executor);
   executor.is_dead = true;
@@ -528,7 +536,7 @@ void VirtualPool::lose(Time now, uint64_t id, std::optional<sched::RunId> culpri
   for (const uint64_t other : device.executors)
     for (const Copy& copy : executors_.find(other)->loads)
       device.copies_until = std::max(device.copies_until, copy.due);
-  tell(now, id, sched::ExecutorLost{sched::ExecutorId{id}, culprit}, {0}, heard);
+  tell(now, id, sched::ExecutorLost{sched::ExecutorId{id}, culprit, std::move(suspects)}, {0}, heard);
   if (executor.underway == 0) executors_.erase(id);
   advance(now, device);
 }

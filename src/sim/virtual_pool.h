@@ -99,9 +99,12 @@ class VirtualPool {
   // What goes wrong. Each does nothing, and says so, if there is nothing to do it to.
   bool lose_some_executor(Time now, std::vector<sched::Event>& heard);
   bool fault_some_kernel(Time now, std::vector<sched::Event>& heard);
+  /// An executor dies, and any of its runs may have done it.
+  bool lose_unclearly(Time now, std::vector<sched::Event>& heard);
   /// The kernel of a run that the device is at never ends; which run.
   std::optional<sched::RunId> hang_some_run();
-  bool fail_some_run();
+  /// The run that some device is at ends with an error of its own; `ends_executor`: and its executor with the run.
+  bool fail_some_run(bool ends_executor);
   bool lose_some_device(Time now, std::vector<sched::Event>& heard);
   bool take_some_memory(Time now, std::vector<sched::Event>& heard);
   bool take_host_memory(Time now, std::vector<sched::Event>& heard);
@@ -162,8 +165,9 @@ class VirtualPool {
     uint64_t times = 0;                         ///< that it came to the device
     Needs needs;
     bool is_started = false, is_stopped = false, is_hung = false, can_hang = false, is_failed = false;
-    bool is_cut = false;      ///< ends before its time
-    bool is_refused = false;  ///< its lane could not grow
+    bool ends_executor = false;  ///< with its failure
+    bool is_cut = false;         ///< ends before its time
+    bool is_refused = false;     ///< its lane could not grow
   };
   struct Program {
     Gate gate = {.is_open = false};
@@ -178,6 +182,9 @@ class VirtualPool {
   bool is_being_loaded(Time now, const Run& run);
   /// A report of an executor that is there, `delay` after now; straight to `heard` if it arrives at once.
   void tell(Time now, uint64_t executor, const sched::Event& event, Duration delay, std::vector<sched::Event>& heard);
+  /// The report of a run that ended, and of the executor that ends with it, if one does.
+  void tell_end(Time now, uint64_t executor, const sched::Finished& end, Duration delay,
+                std::vector<sched::Event>& heard);
   void report_arrives(uint64_t slot, uint64_t executor, std::vector<sched::Event>& heard);
   void device_back(Time now, uint64_t index, std::vector<sched::Event>& heard);
   void memory_back(uint64_t index, std::vector<sched::Event>& heard);
@@ -215,7 +222,8 @@ class VirtualPool {
   /// Plans when a device that is free takes its next run.
   void advance(Time now, Device& device);
   /// It is gone from the device, with its runs; the core hears of it.
-  void lose(Time now, uint64_t id, std::optional<sched::RunId> culprit, std::vector<sched::Event>& heard);
+  void lose(Time now, uint64_t id, std::optional<sched::RunId> culprit, std::vector<sched::Event>& heard,
+            std::vector<sched::RunId> suspects = {});
   void remove_from_live(Executor& executor);
   /// A run that is on its device, by chance; nothing if there is none.
   std::optional<uint64_t> some_running(bool to_hang);

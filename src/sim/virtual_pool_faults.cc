@@ -54,6 +54,17 @@ bool VirtualPool::fault_some_kernel(Time now, std::vector<sched::Event>& heard) 
   return run.has_value();
 }
 
+bool VirtualPool::lose_unclearly(Time now, std::vector<sched::Event>& heard) {
+  const auto running = some_running(false);
+  if (!running) return false;
+  const uint64_t executor = runs_.find(*running)->executor;
+  std::vector<sched::RunId> suspects;
+  for (const uint64_t id : devices_[runs_.find(*running)->device].runs)
+    if (const Run* run = find(id); run->executor == executor && run->is_started) suspects.push_back({id});
+  lose(now, executor, std::nullopt, heard, std::move(suspects));
+  return true;
+}
+
 std::optional<sched::RunId> VirtualPool::hang_some_run() {
   const auto id = some_running(true);
   if (!id) return std::nullopt;
@@ -63,10 +74,13 @@ std::optional<sched::RunId> VirtualPool::hang_some_run() {
   return sched::RunId{*id};
 }
 
-bool VirtualPool::fail_some_run() {
-  const auto run = some_running(false);
-  if (run) runs_.find(*run)->is_failed = true;
-  return run.has_value();
+bool VirtualPool::fail_some_run(bool ends_executor) {
+  const auto id = some_running(false);
+  if (!id) return false;
+  Run& run = *runs_.find(*id);
+  run.is_failed = true;
+  run.ends_executor |= ends_executor;
+  return true;
 }
 
 bool VirtualPool::lose_some_device(Time now, std::vector<sched::Event>& heard) {

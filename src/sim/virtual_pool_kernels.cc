@@ -131,8 +131,9 @@ void VirtualPool::heard_of_lane(Time now, Device& device, const KernelDevice::To
       sched::Finished ended{.run = sched::RunId{*id}, .failed = told.flag || run.is_failed};
       ended.device_time = told.time;
       ended.started = run.started;
+      ended.ends_executor = run.ends_executor;
       remove_run(device, *id);
-      tell(now, executor, ended, device.model->answer, heard);
+      tell_end(now, executor, ended, device.model->answer, heard);
     }
   }
 }

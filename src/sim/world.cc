@@ -212,7 +212,11 @@ class World::Impl {
         }
         break;
       case Fault::kFailedRun:
-        struck = pool_.fail_some_run();
+      case Fault::kFailedLaunch:
+        struck = pool_.fail_some_run(fault == Fault::kFailedLaunch);
+        break;
+      case Fault::kUnclearLoss:
+        struck = pool_.lose_unclearly(now_, heard_);
         break;
       case Fault::kDeviceLoss:
         struck = pool_.lose_some_device(now_, heard_);

@@ -77,6 +77,8 @@ Model stormy_model() {
                   .no_room = 10,
                   .host_memory = 5,
                   .lease = 20,
+                  .failed_launch = 5,
+                  .unclear_loss = 5,
                   .until = Duration::seconds(4)};
   model.length = Duration::seconds(5);
   return model;
@@ -277,9 +279,9 @@ TEST(World, EveryFaultStrikesAndAllWorkEnds) {
     Recorder recorder;
     const auto outcome = run(stormy_model(), seed, recorder);
     EXPECT_TRUE(outcome.drained) << seed;
-    for (const char* name :
-         {"executor_loss", "kernel_fault", "device_loss", "slow_load", "failed_load", "failed_start", "late_event",
-          "lost_memory", "cancel", "removal", "slow_fetch", "failed_fetch", "no_room", "host_memory", "lease"})
+    for (const char* name : {"executor_loss", "kernel_fault", "device_loss", "slow_load", "failed_load", "failed_start",
+                             "late_event", "lost_memory", "cancel", "removal", "slow_fetch", "failed_fetch", "no_room",
+                             "host_memory", "lease", "failed_launch", "unclear_loss"})
       struck[name] += outcome.faults.count(name) > 0;
     EXPECT_LT(outcome.ended, Time{Duration::seconds(60).ns}) << seed;
   }

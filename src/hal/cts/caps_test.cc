@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "hal/cts/backend.h"
 #include "hal/cts/suite.h"
 
 namespace quern::hal::cts {
@@ -21,6 +22,9 @@ TEST_F(DeviceCaps, AreComplete) {
   EXPECT_GE(caps.local_memory_bytes, 1024u);
   EXPECT_GE(caps.max_group_size, 64u);
   for (auto size : caps.max_group_sizes) EXPECT_GE(size, 1u);
+  // A CPU device is the cores that it was given.
+  const auto cores = backend().options.cores;
+  EXPECT_TRUE(cores.empty() || caps.units == cores.size()) << caps.units;
 }
 
 TEST_F(DeviceCaps, EnumerationNamesTheOpenedDevice) {

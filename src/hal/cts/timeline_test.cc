@@ -123,6 +123,34 @@ TEST_F(Timelines, StayFailed) {
   EXPECT_EQ(contents<uint8_t>(*other, *buffer), std::vector<uint8_t>(64, 1));
 }
 
+// What a lane does whose queue fails in the midst of its launches, and what the executor after it does.
+TEST_F(Timelines, TellHowFarTheyCameBeforeTheyFailed) {
+  auto slow = kernel("suite_spin");
+  auto out = allocate(4);
+  for (int round = 0; round < 3; ++round) {
+    auto lane = queue(), gate = queue();
+    auto held = spin(*gate, *slow, *out, kLong);
+    const auto first = spin(*lane, *slow, *out, 10);
+    finish(*lane, first);
+    EXPECT_EQ(lane->timeline().last_reached(), *first);
+    QUERN_ASSERT_OK(lane->wait_for(*gate, *held));
+    std::vector<uint64_t> points;
+    for (int i = 0; i < 4; ++i) points.push_back(*spin(*lane, *slow, *out, 10));
+    lane->timeline().fail({ErrorCode::kFaulted, "lost"});
+    EXPECT_EQ(lane->timeline().last_reached(), *first);
+    for (const uint64_t point : points)
+      QUERN_EXPECT_CODE(ErrorCode::kFaulted, lane->timeline().wait(point, Duration::forever()));
+    EXPECT_EQ(lane->timeline().last_reached(), *first) << "those behind the failure do not count";
+    finish(*gate, held);
+    auto next = queue();
+    finish(*next, spin(*next, *slow, *out, 10));
+    EXPECT_EQ(contents<uint32_t>(*next, *out).size(), 1u);
+  }
+  // What was in flight cannot be recalled.
+  static std::shared_ptr<Buffer> kept;
+  kept = out;
+}
+
 TEST_F(Timelines, FailWithWhatTheyWaitFor) {
   auto first = queue(), second = queue(), third = queue();
   auto slow = kernel("suite_spin");

@@ -14,6 +14,8 @@ namespace quern::hal::fake {
 struct Faults {
   /// The how-manieth launch from now fails its timeline (1: the next); 0: none.
   std::atomic<uint64_t> fail_launch{0};
+  /// The same of copies, fills, reads and writes.
+  std::atomic<uint64_t> fail_copy{0};
   /// Allocations fail once this many more bytes were given out.
   std::atomic<uint64_t> bytes_until_failure{std::numeric_limits<uint64_t>::max()};
   /// Every copy, fill, read and write takes this much longer.

@@ -68,6 +68,7 @@ TEST(Fake, FailsTheLaunchThatWasOrdered) {
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(queue->launch(launch).ok() || i == 3);
   EXPECT_EQ(queue->timeline().wait(3, Duration::forever()).error().code, ErrorCode::kFaulted);
   EXPECT_EQ(queue->timeline().reached().error().code, ErrorCode::kFaulted);
+  EXPECT_EQ(queue->timeline().last_reached(), 2u) << "the third failed";
   auto other = std::move(world.device->create_queue()).value();
   EXPECT_TRUE(other->timeline().wait(*other->launch(launch), Duration::forever()).ok());
 }

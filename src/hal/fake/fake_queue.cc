@@ -8,6 +8,17 @@
 #include "os/clock.h"
 
 namespace quern::hal::fake {
+namespace {
+
+/// Counts an order of a test down by one; true if this was the one that is to fail.
+bool is_ordered(std::atomic<uint64_t>& order) {
+  uint64_t left = order;
+  while (left > 0 && !order.compare_exchange_weak(left, left - 1)) {
+  }
+  return left == 1;
+}
+
+}  // namespace
 
 Result<uint64_t> FakeTimeline::reached() {
   auto progress = lane_->progress();
@@ -49,6 +60,7 @@ Result<uint64_t> FakeQueue::submit(Command command) {
 Result<uint64_t> FakeQueue::submit_move(std::function<void()> move, uint64_t write_bytes) {
   return submit({[&device = device_, move = std::move(move)]() -> Status {
                    if (const int64_t delay = device.faults().copy_delay_ns) device.stop().wait({delay});
+                   if (is_ordered(device.faults().fail_copy)) return unavailable("command: fails by order of a test");
                    move();
                    return {};
                  },
@@ -115,11 +127,8 @@ Result<uint64_t> FakeQueue::launch(const Launch& launch) {
   // The kernel and the queue may be gone before this runs: the entry and the values are copies.
   auto work = [&device = device_, entry = kernel.check.entry(), host = kernel.host, values = std::move(values),
                offset = launch.offset, global = launch.global, local]() mutable -> Status {
-    auto& ordered = device.faults().fail_launch;
-    uint64_t left = ordered;
-    while (left > 0 && !ordered.compare_exchange_weak(left, left - 1)) {
-    }
-    if (left == 1) return Error{ErrorCode::kFaulted, fmt::format("kernel {}: fails by order of a test", entry.name)};
+    if (is_ordered(device.faults().fail_launch))
+      return Error{ErrorCode::kFaulted, fmt::format("kernel {}: fails by order of a test", entry.name)};
     return host({entry, std::move(values), offset, global, local, device.stop()});
   };
   return submit({std::move(work), true, 0, nullptr, 0});

@@ -13,6 +13,7 @@ class FakeTimeline final : public Timeline {
   FakeTimeline(FakeDevice& device, std::shared_ptr<FakeLane> lane) : device_(device), lane_(std::move(lane)) {}
 
   Result<uint64_t> reached() override;
+  uint64_t last_reached() override { return lane_->progress().reached; }
   Status wait(uint64_t point, Duration limit) override;
   void fail(Error error) override;
 

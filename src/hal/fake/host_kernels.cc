@@ -157,6 +157,7 @@ constexpr struct {
     {"saxpy", saxpy},
     {"sgemm", sgemm, kAtOnce},
     {"copy", copy, kAtOnce},
+    {"copy_too", copy, kAtOnce},
     {"spin", spin},
     {"fault_store", fault_store},
     {"hang", hang},

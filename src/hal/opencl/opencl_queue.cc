@@ -28,7 +28,10 @@ Result<uint64_t> OpenclQueue::submit(const char* what, uint32_t units, F enqueue
   QUERN_TRY(timeline_->can_submit());
   cl_event event = nullptr;
   const Time before = units > 0 ? os::now() : Time();
-  if (cl_int code = enqueue(&event); code != CL_SUCCESS) return cl_error(code, what);
+  if (cl_int code = enqueue(&event); code != CL_SUCCESS) {
+    timeline_->probe(code);
+    return cl_error(code, what);
+  }
   return timeline_->submitted(event, units, before);
 }
 

@@ -186,6 +186,11 @@ Result<uint64_t> OpenclTimeline::reached() {
   return reached_.load();
 }
 
+uint64_t OpenclTimeline::last_reached() {
+  look();
+  return reached_.load();
+}
+
 Status OpenclTimeline::wait(uint64_t point, Duration limit) {
   if (point > submitted_)
     return invalid(fmt::format("timeline: point {} was never submitted; the last is {}", point, submitted_.load()));
@@ -198,14 +203,45 @@ Status OpenclTimeline::wait(uint64_t point, Duration limit) {
   // clFinish wakes its caller sooner than an event does (PoCL 3.1: 52 against 68 us), but it waits for all that anyone
   // submits meanwhile, so only who submits may use it.
   if (point == submitted_ && submitter_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
-    if (cl_int code = api.Finish(queue_); code != CL_SUCCESS) failure_->set(cl_error(code, "queue: wait"));
+    if (cl_int code = api.Finish(queue_); code != CL_SUCCESS) fail_next(code);
   } else {
     QUERN_TRY(auto event, event_of(point));
-    if (cl_event waited = event.get()) api.WaitForEvents(1, &waited);  // its status tells what became of it
+    cl_event waited = event.get();
+    if (cl_int code = waited ? api.WaitForEvents(1, &waited) : CL_SUCCESS; code != CL_SUCCESS) fail_next(code);
   }
   QUERN_TRY(const uint64_t reached, this->reached());
   if (reached < point) return internal(fmt::format("timeline: at {} after a wait for {}", reached, point));
   return {};
+}
+
+void OpenclTimeline::fail_next(cl_int code) {
+  look();
+  state_.with([&](State& state) {
+    const bool is_launch =
+        state.reached < state.submitted && state.slots[(state.reached + 1) % Queue::kTimingsKept].units > 0;
+    failure_->set(cl_command_error(code, is_launch));
+  });
+}
+
+void OpenclTimeline::probe(cl_int code) {
+  switch (code) {
+    case CL_OUT_OF_RESOURCES:
+    case CL_OUT_OF_HOST_MEMORY:
+    case CL_DEVICE_NOT_AVAILABLE:
+    case CL_INVALID_CONTEXT:
+    case CL_INVALID_COMMAND_QUEUE:
+      break;
+    default:
+      return;
+  }
+  const Api& api = device_.api();
+  cl_event marker = nullptr;
+  cl_int answer = api.EnqueueMarkerWithWaitList(queue_, 0, nullptr, &marker);
+  if (answer == CL_SUCCESS) {
+    Handle<cl_event> event(marker, api.ReleaseEvent);
+    answer = api.WaitForEvents(1, &marker);
+  }
+  if (answer != CL_SUCCESS) failure_->set(cl_command_error(answer, false));
 }
 
 Status OpenclTimeline::flush() {

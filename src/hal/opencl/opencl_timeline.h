@@ -46,6 +46,7 @@ class OpenclTimeline final : public Timeline {
   ~OpenclTimeline() override;
 
   Result<uint64_t> reached() override;
+  uint64_t last_reached() override;
   Status wait(uint64_t point, Duration limit) override;
   void fail(Error error) override { failure_->set(std::move(error)); }
 
@@ -58,6 +59,9 @@ class OpenclTimeline final : public Timeline {
   void depend_on(std::shared_ptr<const Failure> other);
   /// Hands all that was submitted to the device.
   Status flush();
+  /// After a submission was refused with `code`: fails the timeline if the queue takes nothing at all any more, as when
+  /// a context is lost. A kernel that is too large for the device is refused too, and breaks nothing.
+  void probe(cl_int code);
   /// The thread that the driver computes on while this queue has work; null where the driver needs none.
   WaitingThread* waiting_thread() { return waiting_.get(); }
   /// Retained; null if the point was reached.
@@ -78,6 +82,9 @@ class OpenclTimeline final : public Timeline {
   static void read_clock(const OpenclDevice& device, DeviceClock& clock, Time now);
   /// Also brings the accounts up to date.
   void look();
+  /// The driver said `code` instead of waiting. If no submission shows an error, the first one that has not ended
+  /// failed.
+  void fail_next(cl_int code);
   Status wait_at_most(uint64_t point, Duration limit);
 
   struct Slot {
