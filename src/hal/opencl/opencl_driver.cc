@@ -21,6 +21,25 @@ void set_env_if_unset(const char* name, const std::string& value) {
   if (os::env(name).empty()) os::set_env(name, value);
 }
 
+struct Platform {
+  std::string name;
+  std::vector<cl_device_id> devices;
+  std::string error;  // why it shows no device; empty: it shows some
+};
+
+Platform look_at(const Api& api, cl_platform_id id) {
+  Platform platform{name_of_platform(api, id), {}, ""};
+  cl_uint count = 0;
+  cl_int code = api.GetDeviceIDs(id, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  if (code == CL_SUCCESS && count > 0) {
+    platform.devices.resize(count);
+    code = api.GetDeviceIDs(id, CL_DEVICE_TYPE_ALL, count, platform.devices.data(), nullptr);
+    if (code != CL_SUCCESS) platform.devices.clear();
+  }
+  if (platform.devices.empty()) platform.error = fmt::format("shows no device, {}", name_of_cl(code));
+  return platform;
+}
+
 class OpenclDriver final : public Driver {
  public:
   Result<std::vector<Found>> enumerate() override;
@@ -28,7 +47,9 @@ class OpenclDriver final : public Driver {
 
  private:
   Status prepare(const DeviceOptions& options);
-  /// Those of the platforms that have `platform` in their name.
+  /// All of them, also those without a device.
+  Result<std::vector<Platform>> platforms();
+  /// The devices of the platforms that have `platform` in their name.
   Result<std::vector<cl_device_id>> devices(const std::string& platform);
 
   // One thread: that of `enumerate` and `open`.
@@ -73,42 +94,51 @@ Status OpenclDriver::prepare(const DeviceOptions& options) {
   return {};
 }
 
-Result<std::vector<cl_device_id>> OpenclDriver::devices(const std::string& platform_name) {
+Result<std::vector<Platform>> OpenclDriver::platforms() {
   cl_uint count = 0;
   if (cl_int code = api_.GetPlatformIDs(0, nullptr, &count); code != CL_SUCCESS || count == 0)
     return unavailable(fmt::format("opencl: no platform, {}; install a vendor's ICD", name_of_cl(code)));
-  std::vector<cl_platform_id> platforms(count);
-  if (cl_int code = api_.GetPlatformIDs(count, platforms.data(), nullptr); code != CL_SUCCESS)
+  std::vector<cl_platform_id> ids(count);
+  if (cl_int code = api_.GetPlatformIDs(count, ids.data(), nullptr); code != CL_SUCCESS)
     return cl_error(code, "opencl: platforms");
+  std::vector<Platform> shown;
+  for (auto id : ids) shown.push_back(look_at(api_, id));
+  return shown;
+}
+
+Result<std::vector<cl_device_id>> OpenclDriver::devices(const std::string& platform_name) {
+  QUERN_TRY(const auto shown, platforms());
   std::vector<cl_device_id> all;
-  std::vector<std::string> names;
-  bool is_there = false;
-  for (auto platform : platforms) {
-    names.push_back(fmt::format("'{}'", name_of_platform(api_, platform)));
-    if (names.back().find(platform_name) == std::string::npos) continue;
-    is_there = true;
-    if (api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
-    const size_t before = all.size();
-    all.resize(before + count);
-    if (cl_int code = api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, &all[before], nullptr); code != CL_SUCCESS)
-      return cl_error(code, "opencl: devices");
+  std::vector<std::string> names, errors;
+  for (const Platform& platform : shown) {
+    names.push_back(fmt::format("'{}'", platform.name));
+    if (platform.name.find(platform_name) == std::string::npos) continue;
+    all.insert(all.end(), platform.devices.begin(), platform.devices.end());
+    errors.push_back(fmt::format("platform '{}' {}", platform.name, platform.error));
   }
-  if (!is_there)
+  if (errors.empty())
     return not_found(fmt::format("opencl platform '{}': no platform has this in its name; there are {}", platform_name,
                                  fmt::join(names, ", ")));
-  if (all.empty()) return unavailable("opencl: no platform has a device");
+  if (all.empty()) return unavailable(fmt::format("opencl: {}", fmt::join(errors, ", ")));
   return all;
 }
 
 Result<std::vector<Found>> OpenclDriver::enumerate() {
   QUERN_TRY(prepare({}));
-  QUERN_TRY(auto ids, devices(""));
+  QUERN_TRY(const auto shown, platforms());
   std::vector<Found> found;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    QUERN_TRY(auto caps, caps_of(api_, ids[i], 0));
-    const auto type = device_number<cl_device_type>(api_, ids[i], CL_DEVICE_TYPE);
-    found.push_back({static_cast<uint32_t>(i), caps.name, (type & CL_DEVICE_TYPE_GPU) != 0, caps.units,
-                     caps.memory_bytes, platform_of(api_, ids[i])});
+  for (const Platform& platform : shown)
+    for (auto id : platform.devices) {
+      found.push_back(found_of(api_, id));
+      found.back().index = static_cast<uint32_t>(found.size() - 1);
+    }
+  for (const Platform& platform : shown) {
+    if (platform.error.empty()) continue;
+    Found none;
+    none.platform = platform.name;
+    none.error = platform.error;
+    none.units = 0;
+    found.push_back(std::move(none));
   }
   return found;
 }
