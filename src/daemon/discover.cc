@@ -164,10 +164,13 @@ std::vector<Choice> choose(const std::vector<Found>& found, const std::vector<De
 std::optional<size_t> find_device(const std::vector<Found>& found, const DeviceConfig& wanted) {
   // Another library may show other devices.
   if (wanted.driver != "opencl" || !wanted.library.empty()) return std::nullopt;
+  const bool is_whole_name =
+      std::any_of(found.begin(), found.end(), [&](const Found& one) { return one.platform == wanted.platform; });
   uint32_t number = 0;
   for (size_t i = 0; i < found.size(); ++i) {
-    if (found[i].kind == Found::Kind::kNone || found[i].platform.find(wanted.platform) == std::string::npos) continue;
-    if (number++ == wanted.index) return i;
+    const std::string& platform = found[i].platform;
+    const bool fits = is_whole_name ? platform == wanted.platform : platform.find(wanted.platform) != std::string::npos;
+    if (fits && found[i].kind != Found::Kind::kNone && number++ == wanted.index) return i;
   }
   return std::nullopt;
 }

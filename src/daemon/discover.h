@@ -33,7 +33,8 @@ Result<std::vector<ipc::Discovered::Found>> enumerate_devices(const std::string&
 std::vector<Choice> choose(const std::vector<ipc::Discovered::Found>& found,
                            const std::vector<DeviceConfig>& configured = {});
 
-/// The position of the device that an entry of quern.yaml names; nothing if there is none.
+/// The position of the device that an entry of quern.yaml names, as the driver opens it; nothing if there is none. A
+/// whole name of a platform means this platform, a part of a name all platforms that have it.
 std::optional<size_t> find_device(const std::vector<ipc::Discovered::Found>& found, const DeviceConfig& wanted);
 
 /// A device that executes kernels on cores of this machine.

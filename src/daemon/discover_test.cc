@@ -138,6 +138,14 @@ TEST(FindDevice, CountsTheDevicesOfThePlatformsThatMatch) {
   EXPECT_EQ(find_device(found, other_library), std::nullopt);
 }
 
+TEST(FindDevice, AWholeNameOfAPlatformIsNoPartOfAnother) {
+  const std::vector found = {shown(Kind::kGpu, "Intel(R) OpenCL Graphics", "gpu"),
+                             shown(Kind::kCpu, "Intel(R) OpenCL", "cpu")};
+  EXPECT_EQ(find_device(found, entry("x", "Intel(R) OpenCL")), 1U);
+  EXPECT_EQ(find_device(found, entry("x", "Intel(R) OpenCL", 1)), std::nullopt);
+  EXPECT_EQ(find_device(found, entry("x", "Intel", 1)), 1U);
+}
+
 TEST(SharedCores, TwoPlatformsOnOneCoreAreWarnedAbout) {
   const auto warnings = warnings_of_shared_cores({{"a", "P", {0, 1}}, {"b", "Q", {1, 2}}, {"c", "R", {3}}});
   ASSERT_EQ(warnings.size(), 1U);

@@ -33,7 +33,7 @@ struct Found {
 /// What the operator says of a device.
 struct DeviceOptions {
   uint32_t index = 0;              ///< among the devices of `platform`
-  std::string platform;            ///< a part of its name; empty: all platforms
+  std::string platform;            ///< its name, or a part of it; empty: all platforms
   std::string library;             ///< what the driver opens instead of its usual library; one per process
   std::vector<int> cores;          ///< a CPU device: the cores its workers run on; empty: all
   uint64_t memory_bytes = 0;       ///< 0: what the device says

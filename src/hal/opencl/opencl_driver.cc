@@ -49,7 +49,7 @@ class OpenclDriver final : public Driver {
   Status prepare(const DeviceOptions& options);
   /// All of them, also those without a device.
   Result<std::vector<Platform>> platforms();
-  /// The devices of the platforms that have `platform` in their name.
+  /// The devices of the platform of this name, or of all that have it in their name if there is none.
   Result<std::vector<cl_device_id>> devices(const std::string& platform);
 
   // One thread: that of `enumerate` and `open`.
@@ -110,9 +110,12 @@ Result<std::vector<cl_device_id>> OpenclDriver::devices(const std::string& platf
   QUERN_TRY(const auto shown, platforms());
   std::vector<cl_device_id> all;
   std::vector<std::string> names, errors;
+  const bool is_whole_name =
+      std::any_of(shown.begin(), shown.end(), [&](const Platform& platform) { return platform.name == platform_name; });
   for (const Platform& platform : shown) {
     names.push_back(fmt::format("'{}'", platform.name));
-    if (platform.name.find(platform_name) == std::string::npos) continue;
+    if (is_whole_name ? platform.name != platform_name : platform.name.find(platform_name) == std::string::npos)
+      continue;
     all.insert(all.end(), platform.devices.begin(), platform.devices.end());
     errors.push_back(fmt::format("platform '{}' {}", platform.name, platform.error));
   }
