@@ -81,6 +81,10 @@ function(quern_module name)
       add_test(NAME ${name}/intel COMMAND ${CMAKE_SOURCE_DIR}/tools/intel_opencl.sh $<TARGET_FILE:${target}_test>
         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
       set_tests_properties(${name}/intel PROPERTIES TIMEOUT 900 RUN_SERIAL ON SKIP_RETURN_CODE 77)
+      # Both drivers in one process.
+      add_test(NAME ${name}/platforms COMMAND ${CMAKE_SOURCE_DIR}/tools/intel_opencl.sh --beside
+        $<TARGET_FILE:${target}_test> --gtest_filter=Platforms.* WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set_tests_properties(${name}/platforms PROPERTIES TIMEOUT 300 RUN_SERIAL ON SKIP_RETURN_CODE 77)
     endif()
     foreach(test IN LISTS tests)
       file(STRINGS ${test} long REGEX "^TEST.*, DISABLED_Long")

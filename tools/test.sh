@@ -86,7 +86,7 @@ run_tests() {
   [[ $repeat =~ ^[1-9][0-9]*$ ]] || usage
   local began=$SECONDS folder="$root/build/$preset"
   # PoCL and sanitizers do not go together: with them, executors run over hal/fake.
-  local unfit='^(hal/opencl|hal/opencl/intel|tidy|tidy_test|headers|headers_test|quern_test)$'
+  local unfit='^(hal/opencl|hal/opencl/intel|hal/opencl/platforms|tidy|tidy_test|headers|headers_test|quern_test)$'
   [ ${#names[@]} = 0 ] || locked "$folder" renew_tests "$folder" "$preset"
   for name in "${names[@]}"; do
     if [ -e "$root/tests/test_$name.py" ]; then
