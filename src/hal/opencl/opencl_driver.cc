@@ -2,12 +2,12 @@
 #include "hal/opencl/opencl_driver.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/opencl_device.h"
+#include "hal/opencl/platforms.h"
 #include "hal/opencl/pocl_binary.h"
 #include "hal/opencl/pocl_release.h"
 #include "os/env.h"
@@ -21,25 +21,6 @@ void set_env_if_unset(const char* name, const std::string& value) {
   if (os::env(name).empty()) os::set_env(name, value);
 }
 
-struct Platform {
-  std::string name;
-  std::vector<cl_device_id> devices;
-  std::string error;  // why it shows no device; empty: it shows some
-};
-
-Platform look_at(const Api& api, cl_platform_id id) {
-  Platform platform{name_of_platform(api, id), {}, ""};
-  cl_uint count = 0;
-  cl_int code = api.GetDeviceIDs(id, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
-  if (code == CL_SUCCESS && count > 0) {
-    platform.devices.resize(count);
-    code = api.GetDeviceIDs(id, CL_DEVICE_TYPE_ALL, count, platform.devices.data(), nullptr);
-    if (code != CL_SUCCESS) platform.devices.clear();
-  }
-  if (platform.devices.empty()) platform.error = fmt::format("shows no device, {}", name_of_cl(code));
-  return platform;
-}
-
 class OpenclDriver final : public Driver {
  public:
   Result<std::vector<Found>> enumerate() override;
@@ -47,10 +28,6 @@ class OpenclDriver final : public Driver {
 
  private:
   Status prepare(const DeviceOptions& options);
-  /// All of them, also those without a device.
-  Result<std::vector<Platform>> platforms();
-  /// The devices of the platform of this name, or of all that have it in their name if there is none.
-  Result<std::vector<cl_device_id>> devices(const std::string& platform);
 
   // One thread: that of `enumerate` and `open`.
   bool prepared_ = false;
@@ -94,56 +71,10 @@ Status OpenclDriver::prepare(const DeviceOptions& options) {
   return {};
 }
 
-Result<std::vector<Platform>> OpenclDriver::platforms() {
-  cl_uint count = 0;
-  if (cl_int code = api_.GetPlatformIDs(0, nullptr, &count); code != CL_SUCCESS || count == 0)
-    return unavailable(fmt::format("opencl: no platform, {}; install a vendor's ICD", name_of_cl(code)));
-  std::vector<cl_platform_id> ids(count);
-  if (cl_int code = api_.GetPlatformIDs(count, ids.data(), nullptr); code != CL_SUCCESS)
-    return cl_error(code, "opencl: platforms");
-  std::vector<Platform> shown;
-  for (auto id : ids) shown.push_back(look_at(api_, id));
-  return shown;
-}
-
-Result<std::vector<cl_device_id>> OpenclDriver::devices(const std::string& platform_name) {
-  QUERN_TRY(const auto shown, platforms());
-  std::vector<cl_device_id> all;
-  std::vector<std::string> names, errors;
-  const bool is_whole_name =
-      std::any_of(shown.begin(), shown.end(), [&](const Platform& platform) { return platform.name == platform_name; });
-  for (const Platform& platform : shown) {
-    names.push_back(fmt::format("'{}'", platform.name));
-    if (is_whole_name ? platform.name != platform_name : platform.name.find(platform_name) == std::string::npos)
-      continue;
-    all.insert(all.end(), platform.devices.begin(), platform.devices.end());
-    errors.push_back(fmt::format("platform '{}' {}", platform.name, platform.error));
-  }
-  if (errors.empty())
-    return not_found(fmt::format("opencl platform '{}': no platform has this in its name; there are {}", platform_name,
-                                 fmt::join(names, ", ")));
-  if (all.empty()) return unavailable(fmt::format("opencl: {}", fmt::join(errors, ", ")));
-  return all;
-}
-
 Result<std::vector<Found>> OpenclDriver::enumerate() {
   QUERN_TRY(prepare({}));
-  QUERN_TRY(const auto shown, platforms());
-  std::vector<Found> found;
-  for (const Platform& platform : shown)
-    for (auto id : platform.devices) {
-      found.push_back(found_of(api_, id));
-      found.back().index = static_cast<uint32_t>(found.size() - 1);
-    }
-  for (const Platform& platform : shown) {
-    if (platform.error.empty()) continue;
-    Found none;
-    none.platform = platform.name;
-    none.error = platform.error;
-    none.units = 0;
-    found.push_back(std::move(none));
-  }
-  return found;
+  QUERN_TRY(const auto platforms, platforms_of(api_));
+  return found_on(api_, platforms);
 }
 
 constexpr cl_uint kMostParts = 64;  // of one size
@@ -166,7 +97,8 @@ std::vector<OpenclDevice::Partition> partition(const Api& api, cl_device_id id, 
 
 Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options) {
   QUERN_TRY(prepare(options));
-  QUERN_TRY(auto ids, devices(options.platform));
+  QUERN_TRY(const auto platforms, platforms_of(api_));
+  QUERN_TRY(const auto ids, devices_of(platforms, options.platform));
   if (options.index >= ids.size())
     return not_found(fmt::format("opencl device {}{}: does not exist; there are {}", options.index,
                                  options.platform.empty() ? "" : fmt::format(" of platform '{}'", options.platform),

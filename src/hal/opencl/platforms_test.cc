@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several OpenCL platforms in one process. Each test is this program again, asked for one disabled test: drivers read
-// their environment once and keep their threads, and the other tests of this program count threads.
+// Several OpenCL platforms: first of a loader that is made of functions of this file, then those of the machine in one
+// process. Each test of the latter is this program again, asked for one disabled test: drivers read their environment
+// once and keep their threads, and the other tests of this program count threads.
 // `tools/intel_opencl.sh --beside` runs a command where two platforms are visible.
+#include "hal/opencl/platforms.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 
 #include "hal/cts/suite.h"
 #include "hal/opencl/api.h"
@@ -18,6 +23,134 @@
 
 namespace quern::hal::opencl {
 namespace {
+
+// A loader with four platforms: one fails, one has a device that is too old and one that is not, one has no device, and
+// one a GPU.
+struct MadeDevice {
+  size_t platform;
+  const char* name;
+  const char* version;
+  cl_device_type type;
+};
+constexpr const char* kMadePlatforms[] = {"Broken", "Acme OpenCL", "Empty", "Acme OpenCL Graphics"};
+constexpr MadeDevice kMadeDevices[] = {{1, "old", "OpenCL 1.1 Acme", CL_DEVICE_TYPE_CPU},
+                                       {1, "new", "OpenCL 1.2 Acme", CL_DEVICE_TYPE_CPU},
+                                       {3, "card", "OpenCL 3.0 Acme", CL_DEVICE_TYPE_GPU}};
+constexpr cl_uint kMade = 4;
+
+// Ids are positions, counted from 1.
+template <class Id>
+Id made_id(size_t position) {
+  return reinterpret_cast<Id>(position + 1);
+}
+template <class Id>
+size_t position_of(Id id) {
+  return reinterpret_cast<size_t>(id) - 1;
+}
+
+cl_int give(const void* value, size_t bytes, size_t room, void* into, size_t* size) {
+  if (size) *size = bytes;
+  if (into && room < bytes) return CL_INVALID_VALUE;
+  if (into) std::memcpy(into, value, bytes);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL made_platform_ids(cl_uint room, cl_platform_id* into, cl_uint* count) {
+  if (count) *count = kMade;
+  for (cl_uint i = 0; into && i < std::min(room, kMade); ++i) into[i] = made_id<cl_platform_id>(i);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL made_platform_info(cl_platform_id id, cl_platform_info, size_t room, void* into, size_t* size) {
+  const char* name = kMadePlatforms[position_of(id)];
+  return give(name, std::strlen(name) + 1, room, into, size);
+}
+
+cl_int CL_API_CALL made_device_ids(cl_platform_id id, cl_device_type, cl_uint room, cl_device_id* into,
+                                   cl_uint* count) {
+  if (position_of(id) == 0) return CL_OUT_OF_HOST_MEMORY;
+  cl_uint found = 0;
+  for (size_t i = 0; i < std::size(kMadeDevices); ++i) {
+    if (kMadeDevices[i].platform != position_of(id)) continue;
+    if (into && found < room) into[found] = made_id<cl_device_id>(i);
+    ++found;
+  }
+  if (count) *count = found;
+  return found > 0 ? CL_SUCCESS : CL_DEVICE_NOT_FOUND;
+}
+
+cl_int CL_API_CALL made_device_info(cl_device_id id, cl_device_info what, size_t room, void* into, size_t* size) {
+  const MadeDevice& device = kMadeDevices[position_of(id)];
+  const auto platform = made_id<cl_platform_id>(device.platform);
+  switch (what) {
+    case CL_DEVICE_NAME:
+      return give(device.name, std::strlen(device.name) + 1, room, into, size);
+    case CL_DEVICE_VERSION:
+      return give(device.version, std::strlen(device.version) + 1, room, into, size);
+    case CL_DEVICE_TYPE:
+      return give(&device.type, sizeof device.type, room, into, size);
+    case CL_DEVICE_PLATFORM:
+      return give(&platform, sizeof platform, room, into, size);
+    default:
+      return CL_INVALID_VALUE;
+  }
+}
+
+Api made_loader() {
+  Api api;
+  api.GetPlatformIDs = made_platform_ids;
+  api.GetPlatformInfo = made_platform_info;
+  api.GetDeviceIDs = made_device_ids;
+  api.GetDeviceInfo = made_device_info;
+  return api;
+}
+
+TEST(MadePlatforms, APlatformOrDeviceThatFailsHidesNoOther) {
+  const Api api = made_loader();
+  const auto platforms = platforms_of(api);
+  QUERN_ASSERT_OK(platforms);
+  const auto found = found_on(api, *platforms);
+  ASSERT_EQ(found.size(), 5u);
+  EXPECT_EQ(found[0].name, "old");
+  EXPECT_NE(found[0].error.find("has OpenCL 1.1 Acme; 1.2 is the least"), std::string::npos) << found[0].error;
+  EXPECT_EQ(found[1].name, "new");
+  EXPECT_EQ(found[1].kind, Found::Kind::kCpu);
+  EXPECT_EQ(found[1].platform, "Acme OpenCL");
+  EXPECT_EQ(found[1].error, "");
+  EXPECT_EQ(found[1].clock, "by commands");
+  EXPECT_EQ(found[1].undivided, "it has one unit");
+  EXPECT_TRUE(found[1].classes);
+  EXPECT_EQ(found[2].name, "card");
+  EXPECT_EQ(found[2].kind, Found::Kind::kGpu);
+  EXPECT_FALSE(found[2].classes);
+  EXPECT_FALSE(found[2].in_place);
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(found[i].index, i);
+  EXPECT_EQ(found[3].platform, "Broken");
+  EXPECT_EQ(found[3].kind, Found::Kind::kNone);
+  EXPECT_NE(found[3].error.find("CL_OUT_OF_HOST_MEMORY"), std::string::npos) << found[3].error;
+  EXPECT_EQ(found[4].platform, "Empty");
+  EXPECT_NE(found[4].error.find("CL_DEVICE_NOT_FOUND"), std::string::npos) << found[4].error;
+}
+
+TEST(MadePlatforms, AWholeNameIsNoPartOfAnother) {
+  const auto platforms = platforms_of(made_loader());
+  QUERN_ASSERT_OK(platforms);
+  const auto names_of_devices = [&](const std::string& platform) {
+    std::string names;
+    const auto devices = devices_of(*platforms, platform);
+    if (!devices.ok()) return devices.error().text;
+    for (auto id : *devices) names += std::string(kMadeDevices[position_of(id)].name) + " ";
+    return names;
+  };
+  EXPECT_EQ(names_of_devices("Acme OpenCL"), "old new ");
+  EXPECT_EQ(names_of_devices("Acme"), "old new card ");
+  EXPECT_EQ(names_of_devices("Graphics"), "card ");
+  EXPECT_EQ(names_of_devices(""), "old new card ");
+  EXPECT_EQ(names_of_devices("Other"),
+            "opencl platform 'Other': no platform has this in its name; there are 'Broken', 'Acme OpenCL', 'Empty', "
+            "'Acme OpenCL Graphics'");
+  QUERN_EXPECT_CODE(ErrorCode::kUnavailable, devices_of(*platforms, "Empty"));
+}
 
 constexpr int kOnePlatform = 77;  // exit code of a child that needs two
 constexpr const char* kTwice = "__kernel void twice(__global int* x) { x[get_global_id(0)] *= 2; }";
