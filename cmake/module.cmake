@@ -87,6 +87,10 @@ function(quern_module name)
       set_tests_properties(${name}/one_unit ${name}/intel/one_unit PROPERTIES ENVIRONMENT QUERN_TEST_UNITS=1)
       set_tests_properties(${name}/intel ${name}/one_unit ${name}/intel/one_unit PROPERTIES
         TIMEOUT 900 RUN_SERIAL ON SKIP_RETURN_CODE 77)
+      # Both drivers in one process.
+      add_test(NAME ${name}/platforms COMMAND ${CMAKE_SOURCE_DIR}/tools/intel_opencl.sh --beside
+        $<TARGET_FILE:${target}_test> --gtest_filter=Platforms.* WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+      set_tests_properties(${name}/platforms PROPERTIES TIMEOUT 300 RUN_SERIAL ON SKIP_RETURN_CODE 77)
     endif()
     foreach(test IN LISTS tests)
       file(STRINGS ${test} long REGEX "^TEST.*, DISABLED_Long")

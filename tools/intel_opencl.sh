@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command on Intel's OpenCL runtime for CPUs, and on no other OpenCL driver. The runtime is installed from PyPI
-# into a cache folder, by the hash of what it is, so that every clone of this user finds it. QUERN_INTEL_OPENCL names
-# another folder that holds it.
+# Runs a command on Intel's OpenCL runtime for CPUs: on no other OpenCL driver, or with --beside also on those that the
+# system has. The runtime is installed from PyPI into a cache folder, by the hash of what it is, so that every clone of
+# this user finds it. QUERN_INTEL_OPENCL names another folder that holds it.
 #   tools/intel_opencl.sh --install      installs it; says so where PyPI is out of reach
 #   tools/intel_opencl.sh COMMAND…       exit code 77, and a reason, if it is not installed (ctest: skipped)
+#   tools/intel_opencl.sh --beside COMMAND…
 set -euo pipefail
 wants=(intel-opencl-rt==2026.2.0 intel-cmplr-lib-rt==2026.2.0)
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/quern"
@@ -25,6 +26,11 @@ if [ "$1" = --install ]; then
   exit 0
 fi
 
+beside=0
+if [ "$1" = --beside ]; then
+  beside=1
+  shift
+fi
 if [ ! -e "$venv/lib/libintelocl.so" ]; then
   echo "intel_opencl: not installed; run tools/intel_opencl.sh --install" >&2
   exit 77
@@ -33,4 +39,12 @@ fi
 icd=$(mktemp -d)
 trap 'rm -rf "$icd"' EXIT
 echo "$venv/lib/libintelocl.so" > "$icd/intel.icd"
-OCL_ICD_VENDORS="$icd" LD_LIBRARY_PATH="$venv/lib" QUERN_TEST_PLATFORM="Intel(R) OpenCL" "$@"
+export OCL_ICD_VENDORS="$icd" LD_LIBRARY_PATH="$venv/lib"
+if [ "$beside" = 1 ]; then
+  for file in /etc/OpenCL/vendors/*.icd; do
+    [ ! -e "$file" ] || cp "$file" "$icd"
+  done
+else
+  export QUERN_TEST_PLATFORM="Intel(R) OpenCL"
+fi
+"$@"

@@ -15,7 +15,7 @@ namespace quern::daemon {
 struct DeviceConfig {
   std::string name;
   std::string driver = "opencl";
-  std::string platform;        ///< a part of the name of the vendor's platform; empty: all platforms
+  std::string platform;        ///< the name of the vendor's platform, or a part of it; empty: all platforms
   std::string library;         ///< what the driver opens instead of its usual library
   uint32_t index = 0;          ///< which of the platform's devices
   std::vector<int> cores;      ///< a CPU device: where its workers run

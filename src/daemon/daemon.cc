@@ -67,12 +67,17 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   self->runner_->remember(std::move(learned));
   std::vector<const DeviceRecord*> targets;
   std::set<std::string> kinds;
+  std::vector<CoreUser> core_users;
   for (const auto& device : self->runner_->devices()) {
     if (kinds.insert(device->caps.build_key).second) targets.push_back(device.get());
     self->has_own_memory_ |= !device->in_place();
     os::log_info("device {}: {} ({}), {} units, {}", device->config.name, device->caps.name, device->caps.driver,
                  device->caps.units, show_bytes(device->caps.memory_bytes));
+    // Workers that are threads of this machine; the key of its builds tells one driver from another.
+    if (device->caps.worker_classes)
+      core_users.push_back({device->config.name, device->caps.build_key, device->config.cores});
   }
+  for (const std::string& warning : warnings_of_shared_cores(core_users)) os::log_warning("{}", warning);
   QUERN_TRY(os::Event stop, os::Event::create());
   self->deployer_ = std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
                                                std::move(stop), self->registry_, self->gone_, self->tier_.get());

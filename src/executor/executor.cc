@@ -53,6 +53,28 @@ ipc::DeviceCaps caps_frame(const hal::Caps& caps) {
   return frame;
 }
 
+ipc::Discovered::Found found_frame(const hal::Found& found) {
+  using Kind = ipc::Discovered::Found::Kind;
+  static_assert(static_cast<Kind>(hal::Found::Kind::kCpu) == Kind::kCpu);
+  static_assert(static_cast<Kind>(hal::Found::Kind::kGpu) == Kind::kGpu);
+  static_assert(static_cast<Kind>(hal::Found::Kind::kOther) == Kind::kOther);
+  ipc::Discovered::Found frame;
+  frame.index = found.index;
+  frame.name = found.name;
+  frame.kind = static_cast<Kind>(found.kind);
+  frame.units = found.units;
+  frame.memory_bytes = found.memory_bytes;
+  frame.platform = found.platform;
+  frame.version = found.version;
+  frame.unsliceable = found.unsliceable;
+  frame.undivided = found.undivided;
+  frame.clock = found.clock;
+  frame.classes = found.classes;
+  frame.in_place = found.in_place;
+  frame.error = found.error;
+  return frame;
+}
+
 /// Everything of one executor process; torn down by the end of the process alone, since a kernel may hang in it.
 struct Process {
   explicit Process(os::Fd socket) : channel(std::move(socket)) {}
@@ -96,9 +118,7 @@ Status discover(const ipc::Discover& wanted, ipc::Channel& channel, const Create
   QUERN_TRY(auto driver, create_driver(wanted.driver));
   QUERN_TRY(const auto found, driver->enumerate());
   ipc::Discovered frame;
-  for (const hal::Found& device : found)
-    frame.devices.push_back(
-        {device.index, device.name, device.is_gpu, device.units, device.memory_bytes, device.platform});
+  for (const hal::Found& device : found) frame.devices.push_back(found_frame(device));
   return channel.send(frame);
 }
 

@@ -85,8 +85,10 @@ void fields(V& v, Discover& d) {
 }
 template <class V>
 void fields(V& v, Discovered& d) {
-  v.list(d.devices, 256,
-         [&](auto& f) { v(f.index), v(f.name), v(f.is_gpu), v(f.units), v(f.memory_bytes), v(f.platform); });
+  v.list(d.devices, 256, [&](auto& f) {
+    v(f.index), v(f.name), v(f.kind), v(f.units), v(f.memory_bytes), v(f.platform), v(f.version);
+    v(f.unsliceable), v(f.undivided), v(f.clock), v(f.classes), v(f.in_place), v(f.error);
+  });
 }
 template <class V>
 void fields(V& v, Dropped& d) {
@@ -214,6 +216,9 @@ Result<Frame> decode(std::span<const std::byte> bytes) {
     if (!is_valid(loaded->code) || loaded->kind > Loaded::Kind::kPlan) return invalid("frame: has an unknown code");
   if (const auto* built = std::get_if<Built>(&frame))
     if (!is_valid(built->code)) return invalid("frame: has an unknown code");
+  if (const auto* discovered = std::get_if<Discovered>(&frame))
+    for (const auto& found : discovered->devices)
+      if (found.kind > Discovered::Found::Kind::kOther) return invalid("frame: has an unknown kind of device");
   return frame;
 }
 

@@ -128,14 +128,18 @@ struct Flight {
   std::vector<Launch> launches;
 };
 
+/// What the driver shows, as hal::Found has it.
 struct Discovered {
   struct Found {
+    enum class Kind : uint8_t { kNone, kCpu, kGpu, kOther };
     uint32_t index = 0;
     std::string name;
-    bool is_gpu = false;
+    Kind kind = Kind::kNone;
     uint32_t units = 1;
     uint64_t memory_bytes = 0;
-    std::string platform;
+    std::string platform, version, unsliceable, undivided, clock;
+    bool classes = false, in_place = false;
+    std::string error;
   };
   std::vector<Found> devices;
 };

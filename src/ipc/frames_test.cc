@@ -48,6 +48,49 @@ TEST(Frames, EveryControlFrameComesBackAsItWas) {
   EXPECT_EQ(launch.used_ns, 9);
 }
 
+TEST(Frames, DiscoveredDevicesComeBackAsTheyWere) {
+  Discovered::Found one;
+  one.index = 3;
+  one.name = "cpu";
+  one.kind = Discovered::Found::Kind::kOther;
+  one.units = 8;
+  one.memory_bytes = uint64_t{5} << 32;
+  one.platform = "P";
+  one.version = "3.1";
+  one.unsliceable = "no clang";
+  one.undivided = "one unit";
+  one.clock = "timer";
+  one.classes = true;
+  one.error = "too old";
+  Discovered::Found other;
+  other.in_place = true;
+  const auto back = decode(encode(Frame(Discovered{{one, other}})));
+  ASSERT_TRUE(back.ok());
+  const auto& got = std::get<Discovered>(*back).devices;
+  ASSERT_EQ(got.size(), 2U);
+  EXPECT_EQ(got[0].index, 3U);
+  EXPECT_EQ(got[0].name, "cpu");
+  EXPECT_EQ(got[0].kind, Discovered::Found::Kind::kOther);
+  EXPECT_EQ(got[0].units, 8U);
+  EXPECT_EQ(got[0].memory_bytes, uint64_t{5} << 32);
+  EXPECT_EQ(got[0].platform, "P");
+  EXPECT_EQ(got[0].version, "3.1");
+  EXPECT_EQ(got[0].unsliceable, "no clang");
+  EXPECT_EQ(got[0].undivided, "one unit");
+  EXPECT_EQ(got[0].clock, "timer");
+  EXPECT_TRUE(got[0].classes);
+  EXPECT_FALSE(got[0].in_place);
+  EXPECT_EQ(got[0].error, "too old");
+  EXPECT_FALSE(got[1].classes);
+  EXPECT_TRUE(got[1].in_place);
+}
+
+TEST(Frames, ADiscoveredDeviceOfAnUnknownKindIsRefused) {
+  Discovered::Found one;
+  one.kind = static_cast<Discovered::Found::Kind>(4);
+  EXPECT_FALSE(decode(encode(Frame(Discovered{{one}}))).ok());
+}
+
 TEST(Frames, EveryCutAndEveryAddedByteIsDamage) {
   const Bytes whole = encode(Frame(Hello{{"opencl", "cpu", "key"}, {1, 2, 3}}));
   for (size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(decode(std::span(whole).first(size)).ok()) << size;

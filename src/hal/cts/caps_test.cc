@@ -33,9 +33,19 @@ TEST_F(DeviceCaps, EnumerationNamesTheOpenedDevice) {
   ASSERT_FALSE(found->empty());
   bool is_among = false;
   for (size_t i = 0; i < found->size(); ++i) {
-    EXPECT_EQ((*found)[i].index, i);
-    EXPECT_FALSE((*found)[i].platform.empty());
-    is_among |= (*found)[i].name == device().caps().name;
+    const Found& one = (*found)[i];
+    EXPECT_FALSE(one.platform.empty());
+    if (one.kind == Found::Kind::kNone) {
+      EXPECT_FALSE(one.error.empty()) << one.platform;
+      continue;
+    }
+    EXPECT_EQ(one.index, i);
+    if (one.name != device().caps().name || !one.error.empty()) continue;
+    is_among = true;
+    EXPECT_FALSE(one.clock.empty());
+    EXPECT_EQ(one.classes, device().caps().worker_classes);
+    EXPECT_EQ(one.in_place, device().caps().unified_memory);
+    EXPECT_EQ(one.undivided.empty(), device().caps().partitions);
   }
   EXPECT_TRUE(is_among);
 }

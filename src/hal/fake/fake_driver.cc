@@ -15,7 +15,17 @@ class FakeDriver final : public Driver {
  public:
   explicit FakeDriver(std::shared_ptr<Faults> faults) : faults_(std::move(faults)) {}
 
-  Result<std::vector<Found>> enumerate() override { return std::vector<Found>{{0, "fake-0", false, 1, kGiB, "fake"}}; }
+  Result<std::vector<Found>> enumerate() override {
+    Found found;
+    found.name = "fake-0";
+    found.kind = Found::Kind::kCpu;
+    found.memory_bytes = kGiB;
+    found.platform = "fake";
+    found.undivided = "it has one unit";
+    found.clock = "the host's monotonic clock";
+    found.in_place = true;
+    return std::vector<Found>{found};
+  }
 
   Result<std::unique_ptr<Device>> open(const DeviceOptions& options) override {
     if (options.index >= kDevices)

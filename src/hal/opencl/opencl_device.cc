@@ -33,16 +33,6 @@ bool has_partitions(const Api& api, cl_device_id id) {
          size > 0 && properties[0] != 0 && device_number<cl_uint>(api, id, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) > 1;
 }
 
-// A device of OpenCL 2.1 or later has a timer, or says that it has none (PoCL 3.1: CL_INVALID_OPERATION). An older one
-// may bring a table of functions that ends before it.
-bool has_timer(const Api& api, cl_device_id id) {
-  const auto version = device_text(api, id, CL_DEVICE_VERSION);
-  const bool is_older = version.starts_with("OpenCL 1.") || version.starts_with("OpenCL 2.0");
-  cl_ulong device_ns = 0, host_ns = 0;
-  return api.GetDeviceAndHostTimer && !is_older && api.GetDeviceAndHostTimer(id, &device_ns, &host_ns) == CL_SUCCESS &&
-         device_ns > 0;
-}
-
 }  // namespace
 
 std::string device_text(const Api& api, cl_device_id id, cl_device_info what) {
@@ -66,6 +56,16 @@ std::string platform_of(const Api& api, cl_device_id id) {
 
 const Traits& traits_of(const Api& api, cl_device_id id) {
   return traits_of(platform_of(api, id), device_text(api, id, CL_DRIVER_VERSION));
+}
+
+// A device of OpenCL 2.1 or later has a timer, or says that it has none (PoCL 3.1: CL_INVALID_OPERATION). An older one
+// may bring a table of functions that ends before it.
+bool has_timer(const Api& api, cl_device_id id) {
+  const auto version = device_text(api, id, CL_DEVICE_VERSION);
+  const bool is_older = version.starts_with("OpenCL 1.") || version.starts_with("OpenCL 2.0");
+  cl_ulong device_ns = 0, host_ns = 0;
+  return api.GetDeviceAndHostTimer && !is_older && api.GetDeviceAndHostTimer(id, &device_ns, &host_ns) == CL_SUCCESS &&
+         device_ns > 0;
 }
 
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
@@ -109,6 +109,46 @@ Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes) {
   caps.worker_classes = is_cpu;
   caps.timestamps = is_cpu ? Timestamps::kWall : Timestamps::kDevice;
   return caps;
+}
+
+namespace {
+
+Found::Kind kind_of(const Api& api, cl_device_id id) {
+  const auto type = device_number<cl_device_type>(api, id, CL_DEVICE_TYPE);
+  if (type & CL_DEVICE_TYPE_GPU) return Found::Kind::kGpu;
+  return type & CL_DEVICE_TYPE_CPU ? Found::Kind::kCpu : Found::Kind::kOther;
+}
+
+// As OpenclTimeline chooses it.
+const char* clock_of(const Api& api, cl_device_id id) {
+  if (traits_of(api, id).clock == Traits::Clock::kMonotonicRaw) return "the host's monotonic clock";
+  return has_timer(api, id) ? "the device's timer" : "by commands";
+}
+
+}  // namespace
+
+Found found_of(const Api& api, cl_device_id id) {
+  Found found;
+  found.name = device_text(api, id, CL_DEVICE_NAME);
+  found.kind = kind_of(api, id);
+  found.platform = platform_of(api, id);
+  found.version = device_text(api, id, CL_DRIVER_VERSION);
+  const auto caps = caps_of(api, id, 0);
+  if (!caps.ok()) {
+    found.error = caps.error().text;
+    return found;
+  }
+  found.units = caps->units;
+  found.memory_bytes = caps->memory_bytes;
+  if (clang_path().empty()) found.unsliceable = "clang-15 is not installed";
+  if (traits_of(api, id).parts_share_workers)
+    found.undivided = "its parts share workers";
+  else if (!caps->partitions)
+    found.undivided = caps->units == 1 ? "it has one unit" : "the driver does not divide it";
+  found.clock = clock_of(api, id);
+  found.classes = caps->worker_classes;
+  found.in_place = caps->unified_memory;
+  return found;
 }
 
 OpenclDevice::OpenclDevice(Setup setup)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hal/device.h"
+#include "hal/driver.h"
 #include "hal/opencl/api.h"
 #include "hal/opencl/traits.h"
 #include "hal/opencl/worker_meter.h"
@@ -33,8 +34,14 @@ std::string platform_of(const Api& api, cl_device_id id);
 /// The row of the device's driver.
 const Traits& traits_of(const Api& api, cl_device_id id);
 
+/// Whether the device's own clock can be asked (clGetDeviceAndHostTimer).
+bool has_timer(const Api& api, cl_device_id id);
+
 /// What the device says of itself; `memory_bytes` is the operator's word, or 0.
 Result<Caps> caps_of(const Api& api, cl_device_id id, uint64_t memory_bytes);
+
+/// The device as enumeration shows it; a device that cannot be used has an error. Its index is the caller's to set.
+Found found_of(const Api& api, cl_device_id id);
 
 class OpenclTimeline;
 

@@ -2,12 +2,12 @@
 #include "hal/opencl/opencl_driver.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/opencl_device.h"
+#include "hal/opencl/platforms.h"
 #include "hal/opencl/pocl_binary.h"
 #include "hal/opencl/pocl_release.h"
 #include "os/env.h"
@@ -28,8 +28,6 @@ class OpenclDriver final : public Driver {
 
  private:
   Status prepare(const DeviceOptions& options);
-  /// Those of the platforms that have `platform` in their name.
-  Result<std::vector<cl_device_id>> devices(const std::string& platform);
 
   // One thread: that of `enumerate` and `open`.
   bool prepared_ = false;
@@ -73,44 +71,10 @@ Status OpenclDriver::prepare(const DeviceOptions& options) {
   return {};
 }
 
-Result<std::vector<cl_device_id>> OpenclDriver::devices(const std::string& platform_name) {
-  cl_uint count = 0;
-  if (cl_int code = api_.GetPlatformIDs(0, nullptr, &count); code != CL_SUCCESS || count == 0)
-    return unavailable(fmt::format("opencl: no platform, {}; install a vendor's ICD", name_of_cl(code)));
-  std::vector<cl_platform_id> platforms(count);
-  if (cl_int code = api_.GetPlatformIDs(count, platforms.data(), nullptr); code != CL_SUCCESS)
-    return cl_error(code, "opencl: platforms");
-  std::vector<cl_device_id> all;
-  std::vector<std::string> names;
-  bool is_there = false;
-  for (auto platform : platforms) {
-    names.push_back(fmt::format("'{}'", name_of_platform(api_, platform)));
-    if (names.back().find(platform_name) == std::string::npos) continue;
-    is_there = true;
-    if (api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &count) != CL_SUCCESS || count == 0) continue;
-    const size_t before = all.size();
-    all.resize(before + count);
-    if (cl_int code = api_.GetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, &all[before], nullptr); code != CL_SUCCESS)
-      return cl_error(code, "opencl: devices");
-  }
-  if (!is_there)
-    return not_found(fmt::format("opencl platform '{}': no platform has this in its name; there are {}", platform_name,
-                                 fmt::join(names, ", ")));
-  if (all.empty()) return unavailable("opencl: no platform has a device");
-  return all;
-}
-
 Result<std::vector<Found>> OpenclDriver::enumerate() {
   QUERN_TRY(prepare({}));
-  QUERN_TRY(auto ids, devices(""));
-  std::vector<Found> found;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    QUERN_TRY(auto caps, caps_of(api_, ids[i], 0));
-    const auto type = device_number<cl_device_type>(api_, ids[i], CL_DEVICE_TYPE);
-    found.push_back({static_cast<uint32_t>(i), caps.name, (type & CL_DEVICE_TYPE_GPU) != 0, caps.units,
-                     caps.memory_bytes, platform_of(api_, ids[i])});
-  }
-  return found;
+  QUERN_TRY(const auto platforms, platforms_of(api_));
+  return found_on(api_, platforms);
 }
 
 constexpr cl_uint kMostParts = 64;  // of one size
@@ -133,7 +97,8 @@ std::vector<OpenclDevice::Partition> partition(const Api& api, cl_device_id id, 
 
 Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options) {
   QUERN_TRY(prepare(options));
-  QUERN_TRY(auto ids, devices(options.platform));
+  QUERN_TRY(const auto platforms, platforms_of(api_));
+  QUERN_TRY(const auto ids, devices_of(platforms, options.platform));
   if (options.index >= ids.size())
     return not_found(fmt::format("opencl device {}{}: does not exist; there are {}", options.index,
                                  options.platform.empty() ? "" : fmt::format(" of platform '{}'", options.platform),

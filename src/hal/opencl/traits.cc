@@ -42,7 +42,7 @@ constexpr Traits kTable[] = {
 
 const Traits& traits_of(std::string_view platform, std::string_view driver_version) {
   for (const Traits& row : kTable)
-    if (platform.starts_with(row.platform) && driver_version.starts_with(row.version)) return row;
+    if ((row.platform.empty() || platform == row.platform) && driver_version.starts_with(row.version)) return row;
   return kTable[std::size(kTable) - 1];
 }
 

@@ -22,7 +22,7 @@ struct Traits {
     kMonotonicRaw,  ///< CLOCK_MONOTONIC_RAW of this machine
   };
 
-  std::string_view platform;  ///< CL_PLATFORM_NAME begins with it; empty: every platform
+  std::string_view platform;  ///< CL_PLATFORM_NAME; empty: every platform
   std::string_view version;   ///< CL_DRIVER_VERSION begins with it; empty: every version
   std::string_view reason;    ///< what was seen, with which version
 

@@ -35,6 +35,13 @@ TEST(Traits, IntelsEmulatorOfAnotherDeviceIsNotItsCpuRuntime) {
   EXPECT_FALSE(traits_of("Intel(R) FPGA Emulation Platform for OpenCL(TM)", "2026.22").waiting_thread_computes);
 }
 
+TEST(Traits, IntelsDriverForGpusIsNotItsCpuRuntime) {
+  for (const char* platform : {"Intel(R) OpenCL Graphics", "Intel(R) OpenCL HD Graphics"}) {
+    EXPECT_FALSE(traits_of(platform, "24.39.31294").waiting_thread_computes) << platform;
+    EXPECT_FALSE(traits_of(platform, "24.39.31294").parts_share_workers) << platform;
+  }
+}
+
 TEST(Traits, EveryRowHasAReason) {
   for (const auto platform : {kPocl, kIntel, std::string_view("any")})
     for (const char* version : {"3.1", "9"}) EXPECT_FALSE(traits_of(platform, version).reason.empty());
