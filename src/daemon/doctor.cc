@@ -163,7 +163,8 @@ Result<Examination> Doctor::examine() const {
   check_permissions(examination);
   examination.aside = os::size_of_tree(folder_ + "/aside");
   QUERN_TRY(const Stored stored, look_at_objects(examination));
-  QUERN_TRY(const Records records, read_database(stored, examination));
+  QUERN_TRY(const ToldChanges told, check_changes(examination));
+  QUERN_TRY(const Records records, read_database(stored, told, examination));
   check_versions(records, stored, examination);
   check_objects(records, stored, examination);
   std::stable_sort(examination.findings.begin(), examination.findings.end(),
@@ -370,13 +371,9 @@ void Doctor::check_objects(const Records& records, const Stored& stored, Examina
   finding.kind = Finding::Kind::kDatabase;
   finding.thing = "database state.db";
   finding.problem = fmt::format(
-      "is older than its objects{}: state.db-wal was lost or damaged, or state.db was replaced by an older copy; it "
-      "does "
-      "not name {} objects",
-      examination.lost_changes == INT64_MAX
-          ? ""
-          : fmt::format(" and lacks {} change{}", examination.lost_changes, examination.lost_changes == 1 ? "" : "s"),
-      examination.unnamed);
+      "is older than its objects and lacks {} change{}: state.db-wal was lost or damaged, or state.db was replaced by "
+      "an older copy; it does not name {} objects",
+      examination.lost_changes, examination.lost_changes == 1 ? "" : "s", examination.unnamed);
   finding.works = "what it names";
   finding.cure =
       "restore state.db from a backup; or start the server, which moves those objects aside, and deploy again what is "

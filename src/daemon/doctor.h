@@ -56,8 +56,7 @@ struct Examination {
   uint64_t objects_bytes = 0;
   uint64_t unnamed = 0;        ///< objects that no record names: the server removes them when it starts,
   bool keeps_unnamed = false;  ///< or moves them aside, because the database may be older than they are
-  /// Changes that the database has lost, as `State` counts them; INT64_MAX: nobody knows how many.
-  int64_t lost_changes = 0;
+  int64_t lost_changes = 0;    ///< by the database, as `State` counts them
   uint64_t tenant_objects = 0;
   uint64_t programs = 0;  ///< compiled ones
   os::TreeSize aside;     ///< what was moved away at some time
@@ -112,7 +111,8 @@ class Doctor {
   /// Where a file of the state folder is: the files of the database lie where the link `state.db` leads.
   std::string place_of(const std::string& name) const;
   // doctor_database.cc
-  Result<Records> read_database(const Stored& stored, Examination& examination) const;
+  Result<ToldChanges> check_changes(Examination& examination) const;
+  Result<Records> read_database(const Stored& stored, const ToldChanges& told, Examination& examination) const;
   static Result<Records> read_copy(const std::string& copy);
   // doctor_repair.cc
   Status put_right(const std::string& path, uint32_t owner) const;
