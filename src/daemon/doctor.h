@@ -81,7 +81,10 @@ struct Repaired {
 /// get an error, and deploying it again mends it.
 ///
 /// Only what is known to be damaged is moved. A database, or a folder, that cannot be read or copied ends the
-/// examination with the error that it gave. Links are followed where the server follows them.
+/// examination with the error that it gave. Links are followed where the server follows them, with one exception: owner
+/// and mode of what a link leads to are changed only if the link was made by root, or by this user in a folder of this
+/// user, and root follows `state.db` in no folder of another user. Else the user of a folder could have root give away
+/// any file. Files with a second name stay as they are, too. The findings say which.
 ///
 /// For one thread.
 class Doctor {
@@ -104,7 +107,14 @@ class Doctor {
   Doctor(std::string folder, os::Fd lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
   // doctor.cc: what is looked at
   void check_permissions(Examination& examination) const;
+  /// Whether doctor may change what a link in a folder of this owner leads to.
+  bool may_follow(const os::FileStatus& link, uint32_t owner) const;
+  /// The same of the link `objects`, or of one in it.
+  bool may_follow_to_store(const os::FileStatus& link, uint32_t owner) const;
+  /// Why owner and mode of the folder, or of a file of the database, are not changed; empty if they are.
+  std::string reason_to_leave(const std::string& name, const os::FileStatus& status, uint32_t owner) const;
   Result<Stored> look_at_objects(Examination& examination) const;
+  void check_owners(const Stored& stored, Examination& examination) const;
   Status look_at_shelf(const std::string& shelf, Stored& stored, Examination& examination) const;
   void check_versions(const Records& records, const Stored& stored, Examination& examination) const;
   void check_objects(const Records& records, const Stored& stored, Examination& examination) const;
@@ -116,6 +126,9 @@ class Doctor {
   static Result<Records> read_copy(const std::string& copy);
   // doctor_repair.cc
   Status put_right(const std::string& path, uint32_t owner) const;
+  Status give_objects(uint32_t owner) const;
+  /// The folder `objects`, or one in it. kDenied if it is a link that may not be followed, or no folder.
+  Result<os::Fd> open_store_folder(const os::Fd& folder, const std::string& name, uint32_t owner) const;
   Status forget_programs(const std::vector<std::string>& objects) const;
 
   std::string folder_;  // absolute
