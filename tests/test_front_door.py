@@ -229,16 +229,26 @@ def test_a_damaged_version_is_not_replaced_by_an_older_one(make_server):
 
 
 @pytest.mark.fake
-def test_a_compiled_program_that_is_lost_is_built_again(make_server):
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_a_compiled_program_that_is_lost_is_built_again(make_server, how):
     server = make_server(binary_cache=False)
     assert server.deploy("saxpy").status == 201
     server.stop()
     database = sqlite3.connect(server.state / "state.db")
     for (name,) in database.execute("SELECT object FROM binaries").fetchall():
-        (server.state / "objects" / name[:2] / name).unlink()
+        path = server.state / "objects" / name[:2] / name
+        if how == "missing":
+            path.unlink()
+        else:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
     database.close()
     server.start()
-    assert server.infer("saxpy", saxpy_inputs(16)).status == 200
+    inputs = saxpy_inputs(16)
+    answer = server.infer("saxpy", inputs, {"alpha": 2.0})
+    assert answer.status == 200, answer.body
+    np.testing.assert_allclose(answer.outputs["z"], 2 * inputs["x"] + inputs["y"], rtol=1e-6)
     assert server.request("GET", "/v1/counters").json["builds"] == 1
     server.stop()
     server.start()
