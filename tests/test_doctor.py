@@ -105,7 +105,7 @@ EVERYTHING = {"saxpy", "copy", "table"}
 def test_a_healthy_state(server):
     before = snapshot(server)
     report = doctor(server, check=0)
-    assert report["healthy"] and report["findings"] == [] and report["schema"] == 6
+    assert report["healthy"] and report["findings"] == [] and report["schema"] == 7
     assert sorted(one["name"] for one in report["functions"]) == sorted(EVERYTHING)
     assert all(one["whole"] and one["current"] for one in report["functions"])
     assert report["tenant_objects"] == 1
@@ -274,6 +274,41 @@ def test_the_log_of_the_database(server, how):
     report = doctor(server, check=0)
     assert report["healthy"] and report["aside_files"] == len(new)
     assert re.search(rf"\naside +{len(new)} files", run_cli("doctor", server.state, check=0).stdout)
+
+
+@pytest.mark.parametrize("how", ["garbage", "long", "empty", "folder"])
+@pytest.mark.parametrize("repairs", [True, False], ids=["repaired", "left to the server"])
+def test_the_count_of_changes(server, how, repairs):
+    """A count that makes no sense says nothing about the database. Nothing is lost, and the count begins anew."""
+    path = server.state / "changes"
+    path.unlink()
+    if how == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes({"garbage": b"garbage", "long": b"x" * 1000, "empty": b""}[how])
+    orphan = b"an object that no record names"
+    path_of(server, sha256(orphan)).parent.mkdir(exist_ok=True)
+    path_of(server, sha256(orphan)).write_bytes(orphan)
+    report = doctor(server, check=1)
+    assert kinds(report) == [("database", True)] and report["keeps_unnamed"]
+    [finding] = report["findings"]
+    assert finding["thing"] == "file changes" and finding["works"] == "everything"
+    assert "nobody knows whether state.db is as new as the objects" in finding["problem"]
+    assert "--repair moves it aside, as the server does when it starts" in finding["cure"]
+    if repairs:
+        report = doctor(server, "--repair", check=0)
+        assert report["findings"] == [] and [one["thing"] for one in report["repaired"]] == ["file changes"]
+        assert not path.exists()
+    server.start()
+    assert answers(server) == EVERYTHING
+    if not repairs:
+        server.wait_line("state: file changes .* nobody knows .* moved to .*; if functions are missing, deploy",
+                         since=server.begin)
+    server.stop()
+    moved = [one.name for one in (server.state / "aside").rglob("*")]
+    assert "changes" in moved and sha256(orphan) in moved
+    assert path.is_file() and path.stat().st_size == 21
+    assert doctor(server, check=0)["findings"] == []
 
 
 @pytest.mark.parametrize("how", ["garbage", "missing"])

@@ -234,16 +234,26 @@ def test_a_damaged_version_is_not_replaced_by_an_older_one(make_server):
 
 
 @pytest.mark.fake
-def test_a_compiled_program_that_is_lost_is_built_again(make_server):
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_a_compiled_program_that_is_lost_is_built_again(make_server, how):
     server = make_server(binary_cache=False)
     assert server.deploy("saxpy").status == 201
     server.stop()
     database = sqlite3.connect(server.state / "state.db")
     for (name,) in database.execute("SELECT object FROM binaries").fetchall():
-        (server.state / "objects" / name[:2] / name).unlink()
+        path = server.state / "objects" / name[:2] / name
+        if how == "missing":
+            path.unlink()
+        else:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
     database.close()
     server.start()
-    assert server.infer("saxpy", saxpy_inputs(16)).status == 200
+    inputs = saxpy_inputs(16)
+    answer = server.infer("saxpy", inputs, {"alpha": 2.0})
+    assert answer.status == 200, answer.body
+    np.testing.assert_allclose(answer.outputs["z"], 2 * inputs["x"] + inputs["y"], rtol=1e-6)
     assert server.request("GET", "/v1/counters").json["builds"] == 1
     server.stop()
     server.start()
@@ -279,6 +289,34 @@ def test_a_server_listens_before_its_functions_are_ready(make_server):
     # Nobody waits for it to come back either.
     forget_programs(server)
     server.start(ready=False)
+    assert server.stop() == 0
+
+
+def test_deploying_again_what_is_still_starting_is_no_new_deploy(make_server):
+    server = make_server(binary_cache=False)
+    names = ["b-slow", "a-next"]  # in this order they are made ready
+    for name in names:
+        assert server.deploy(name, files_of(name, QUICK)).status == 201
+    before = server.request("GET", "/v1/functions/a-next").json["created_at"]
+    history = server.cli("history", "a-next", "--json", check=0).stdout
+    server.stop()
+    # A compiler takes minutes for the first, and nobody looks at the second meanwhile.
+    slow = hashlib.sha256(SLOW.encode()).hexdigest()
+    path = server.state / "objects" / slow[:2] / slow
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(SLOW.encode())
+    database = sqlite3.connect(server.state / "state.db")
+    database.execute("UPDATE version_files SET object = ? WHERE name = 'b-slow' AND path = 'a.cl'", (slow,))
+    database.commit()
+    database.close()
+    server.start(ready=False)
+    server.wait_line("function b-slow: is being compiled", since=server.begin)
+    listed = {one["name"]: one["state"] for one in server.request("GET", "/v1/functions").json["functions"]}
+    assert listed == dict.fromkeys(names, "starting")
+    answer = server.deploy("a-next", files_of("a-next", QUICK))
+    assert (answer.status, answer.json["created_at"], answer.json["has_new_settings"]) == (200, before, False)
+    assert server.cli("history", "a-next", "--json", check=0).stdout == history
+    assert server.infer("a-next", {"x": np.ones(16, np.float32)}).status == 200
     assert server.stop() == 0
 
 

@@ -11,13 +11,14 @@ import tarfile
 
 import numpy as np
 import pytest
-from conftest import ROOT, assert_error, run_cli
+from conftest import PRESET, ROOT, assert_error, run_cli
 
 pytestmark = pytest.mark.fake
 
 FIXTURES = ROOT / "tests" / "fixtures"
 ARCHIVES = sorted(FIXTURES.glob("state-*.tar.gz"))
 TABLES = [np.arange(256, dtype=np.uint8), np.arange(256, dtype=np.uint8)[::-1]]
+SCHEMAS = {"state-4a752c6.tar.gz": 6}  # of the database in each archive
 OBJECTS = [b"the first object", bytes(range(256))]
 
 
@@ -76,7 +77,14 @@ def test_there_are_archives():
     assert ARCHIVES
 
 
-def test_opens_with_all_it_had(server):
+def schema_of(server):
+    """Of a server that is stopped."""
+    with contextlib.closing(sqlite3.connect(server.state / "state.db")) as database:
+        return database.execute("PRAGMA user_version").fetchone()[0]
+
+
+def test_opens_with_all_it_had(server, archive):
+    assert schema_of(server) == SCHEMAS[archive.name]
     server.start()
     check_all(server)
     assert (server.state.stat().st_mode & 0o777, (server.state / "state.db").stat().st_mode & 0o777) == (0o700, 0o600)
@@ -84,6 +92,7 @@ def test_opens_with_all_it_had(server):
     server.start()  # as this Quern has left it
     check_all(server)
     server.stop()
+    assert schema_of(server) == 7
     with contextlib.closing(sqlite3.connect(server.state / "state.db")) as database:
         rows = database.execute("SELECT name, path, value FROM settings")
         stored = {(name, path): value for name, path, value in rows}
@@ -124,11 +133,12 @@ def test_doctor_finds_it_whole(server):
     assert json.loads(run_cli("doctor", server.state, "--json", check=0).stdout)["findings"] == []
 
 
-def replace_source(server, change):
-    """Another text of saxpy.cl in both versions, as an older server would have stored it. Its name in the manifest and
-    the versions stay."""
+def replace_source(server, change, file="saxpy.cl"):
+    """Another text of a file of saxpy in both versions, as an older server would have stored it. Its name and the
+    versions stay."""
     with contextlib.closing(sqlite3.connect(server.state / "state.db")) as database:
-        for (name,) in database.execute("SELECT DISTINCT object FROM version_files WHERE path = 'saxpy.cl'").fetchall():
+        old = database.execute("SELECT DISTINCT object FROM version_files WHERE name = 'saxpy' AND path = ?", (file,))
+        for (name,) in old.fetchall():
             text = change((server.state / "objects" / name[:2] / name).read_text()).encode()
             new = hashlib.sha256(text).hexdigest()
             (server.state / "objects" / new[:2]).mkdir(exist_ok=True)
@@ -157,6 +167,29 @@ def test_an_include_by_macro_is_told(server):
     assert server.deploy("saxpy").status == 201
     x = np.ones(4, np.float32)
     assert server.infer("saxpy", {"x": x, "y": x}).status == 200
+
+
+@pytest.mark.skipif(PRESET != "dev", reason="hal/fake does not tell what kernels do with memory")
+def test_a_stored_kernel_that_writes_an_in_works_as_it_did(server):
+    """Earlier servers took it; docs/guide/state.md says so. A new deploy is refused."""
+    touch = "__kernel void touch(__global float* z, uint n) { z[0] = fabs(z[0]); }\n"
+    replace_source(server, lambda text: text + touch)
+    kernel = '  - {entry: touch, global: ["round_up(n, 64)"], local: [64], args: [{in: z}, {uint32: n}]}\n'
+    replace_source(server, lambda text: text.replace("settings:", kernel + "settings:"), "function.yaml")
+    server.start()
+    told = {one["name"]: one["state"] for one in server.request("GET", "/v1/functions").json["functions"]}
+    assert told == {"saxpy": "ready", "table": "ready"}
+    check_all(server)
+    server.wait_line("function saxpy of tenant default: version .* works as it did, but cannot be deployed again: .*"
+                     "is written by the kernel, but args has in: z")
+    server.stop()
+    with contextlib.closing(sqlite3.connect(server.state / "state.db")) as database:
+        stored = database.execute("SELECT path, object FROM version_files WHERE name = 'saxpy' AND version = "
+                                  "(SELECT version FROM versions WHERE name = 'saxpy' ORDER BY turn DESC LIMIT 1)")
+        files = {path: (server.state / "objects" / name[:2] / name).read_bytes() for path, name in stored.fetchall()}
+    server.start()
+    files["saxpy.cl"] += b"// another version\n"
+    assert_error(server.deploy("saxpy", files), 400, "invalid", "is written by the kernel, but args has in: z")
 
 
 def test_what_no_record_names_is_moved_aside(server):

@@ -24,6 +24,10 @@ Result<std::string> Aside::copy(const std::string& from, const std::string& path
   QUERN_TRY(os::copy_file(from, target));
   QUERN_TRY(os::make_private(target));
   QUERN_TRY(give(target));
+  // The names of the folders on the way to it may be as new as the copy.
+  for (std::string path = target; path.size() > folder_.size(); path = path.substr(0, path.rfind('/')))
+    QUERN_TRY(os::sync_to_disk(path));
+  QUERN_TRY(os::sync_to_disk(folder_));
   return to;
 }
 
@@ -45,6 +49,9 @@ Result<std::string> Aside::place_for(const std::string& path) {
 Status Aside::make(const std::string& name) const {
   const std::string path = fmt::format("{}/{}", folder_, name);
   QUERN_TRY(os::make_folders(path, 0700));
+  // The user of the folder could send what root moves to any place.
+  if (const auto status = os::status_of(path); !status || !status->is_folder)
+    return denied(fmt::format("{}: is a link, and nothing is moved behind it; move the link away", path));
   return give(path);
 }
 

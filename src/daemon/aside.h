@@ -8,7 +8,8 @@
 namespace quern::daemon {
 
 /// The folder `aside/TIME` of a state folder: whatever is damaged, or known to nobody, is moved there and not deleted.
-/// It keeps its path below that folder. The server never looks there. One thread at a time.
+/// It keeps its path below that folder. The server never looks there. Neither folder may be a link: kDenied. One thread
+/// at a time.
 class Aside {
  public:
   /// Nothing is made before the first `take` or `copy`. All that is made belongs to the user `owner`.
@@ -18,6 +19,7 @@ class Aside {
   /// if there is no such file. A link is moved, not what it leads to.
   Result<std::string> take(const std::string& path);
   /// Copies a file of which the original stays. `from` is where it is, `path` the name of the copy below `aside/TIME`.
+  /// The copy is on disk when this returns, so that the caller may remove the original.
   Result<std::string> copy(const std::string& from, const std::string& path);
 
   /// Relative to the state folder; empty as long as nothing was taken.

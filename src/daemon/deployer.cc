@@ -31,6 +31,15 @@ Result<Settings> with_overrides(Settings settings, const std::map<std::string, s
   return settings;
 }
 
+/// The object of the manifest of a stored version, in which its settings are; empty if it is not stored.
+Result<std::string> stored_manifest(State& state, const DeployedFunction& function) {
+  QUERN_TRY(const auto records, state.functions());
+  for (const FunctionRecord& one : records)
+    if (one.tenant == function.tenant && one.name == function.name && one.version == function.version)
+      if (const auto file = one.files.find("function.yaml"); file != one.files.end()) return file->second;
+  return std::string();
+}
+
 Error stopping() { return unavailable("the server is stopping; deploy again later"); }
 
 }  // namespace
@@ -235,10 +244,15 @@ Result<Deployed> Deployer::store_and_switch(const Job& job, std::shared_ptr<Depl
           job.name));
     }
     QUERN_TRY(check_quota(job.tenant, job.name, function->settings()));
-    const DeployedRef before = registry_.current(job.tenant, job.name);
-    deployed.is_new = !before || before->version != function->version;
-    if (!deployed.is_new) function->created_at = before->created_at;
+    // The version may be current and not ready yet.
+    const auto slots = registry_.slots(job.tenant, job.name);
+    deployed.is_new = slots.empty() || slots.front().version != function->version;
+    if (!deployed.is_new) function->created_at = slots.front().created_at;
     deployed.has_new_settings = !deployed.is_new;
+    if (!deployed.is_new && !slots.front().function) {
+      QUERN_TRY(const std::string manifest, stored_manifest(state, *function));
+      deployed.has_new_settings = manifest != content.files.at("function.yaml");
+    }
     FunctionRecord record;
     record.tenant = function->tenant;
     record.name = function->name;
@@ -248,6 +262,7 @@ Result<Deployed> Deployer::store_and_switch(const Job& job, std::shared_ptr<Depl
     record.constants = content.constants;
     QUERN_TRY(state.atomically([&]() -> Status {
       QUERN_TRY(function->order, state.put_function(record));
+      if (!deployed.is_new && !deployed.has_new_settings) return {};
       return state.add_history(record.tenant, record.name, {os::wall_time(), "deployed", record.version});
     }));
     deployed.function = function;

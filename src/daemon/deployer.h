@@ -154,7 +154,8 @@ class Deployer {
   }
 
   // deployer_assemble.cc: a function from its files.
-  /// `orders`: what has to be built is put there, and the function is null; null: it is built now.
+  /// `orders`: what has to be built is put there, and the function is null. Null: the function was stored; what it
+  /// needs is built now, and what an earlier Quern took is no mistake.
   Result<std::shared_ptr<DeployedFunction>> assemble(const std::string& tenant, Manifest manifest, std::string version,
                                                      const Files& files,
                                                      const std::map<std::string, ConstantRecord>& constants,

@@ -112,7 +112,13 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     if (!found) continue;
     Binary& binary = *found;
     const auto mistakes = check_signatures(kept, binary.signatures);
-    if (std::string text = list_mistakes(mistakes); !text.empty()) return invalid(text);
+    if (const std::string text = list_mistakes(mistakes); !text.empty()) {
+      const auto origin = orders ? Origin::kDeployed : Origin::kStored;
+      if (const auto left = list_mistakes(check_signatures(kept, binary.signatures, origin)); !left.empty())
+        return invalid(left);
+      os::log_warning("function {} of tenant {}: version {} works as it did, but cannot be deployed again: {}",
+                      kept.name, tenant, short_version(function->version), text);
+    }
     if (function->binaries.empty()) collect_warnings(mistakes, warnings);
     // Which device runs it is not known here: one that cannot slice it is one too many.
     function->unsliceable.resize(kept.kernels.size());

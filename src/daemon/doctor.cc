@@ -18,10 +18,6 @@ namespace {
 constexpr size_t kPieceBytes = 1 << 20;
 constexpr size_t kMostUsers = 4;  // named in the text of a finding
 
-bool is_shelf_name(std::string_view name) {
-  return name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 /// What is wrong with the bytes of an object's file.
 void check_bytes(const std::string& path, std::string_view hash, std::string& problem, bool& is_unreadable) {
   const auto unreadable = [&](const Error& error) {
@@ -163,7 +159,8 @@ Result<Examination> Doctor::examine() const {
   check_permissions(examination);
   examination.aside = os::size_of_tree(folder_ + "/aside");
   QUERN_TRY(const Stored stored, look_at_objects(examination));
-  QUERN_TRY(const Records records, read_database(stored, examination));
+  QUERN_TRY(const ToldChanges told, check_changes(examination));
+  QUERN_TRY(const Records records, read_database(stored, told, examination));
   check_versions(records, stored, examination);
   check_objects(records, stored, examination);
   std::stable_sort(examination.findings.begin(), examination.findings.end(),
@@ -175,6 +172,22 @@ std::string Doctor::place_of(const std::string& name) const {
   constexpr std::string_view kDatabase = "state.db";
   if (!name.starts_with(kDatabase)) return fmt::format("{}/{}", folder_, name);
   return os::resolved(fmt::format("{}/{}", folder_, kDatabase)) + name.substr(kDatabase.size());
+}
+
+bool Doctor::may_follow(const os::FileStatus& link, uint32_t owner) const {
+  return owner == geteuid() && (link.owner == owner || link.owner == 0);
+}
+
+// Behind such a link nothing but folders and files with names of shelves and objects is changed.
+bool Doctor::may_follow_to_store(const os::FileStatus& link, uint32_t owner) const {
+  return may_follow(link, owner) || (link.owner == 0 && link.names == 1);
+}
+
+std::string Doctor::reason_to_leave(const std::string& name, const os::FileStatus& status, uint32_t owner) const {
+  const auto database = os::status_of(folder_ + "/state.db");
+  if (name != "." && database && database->is_link && !may_follow(*database, owner))
+    return fmt::format("is reached by a link of user {}", database->owner);
+  return os::reason_to_leave(status);
 }
 
 void Doctor::check_permissions(Examination& examination) const {
@@ -199,12 +212,18 @@ void Doctor::check_permissions(Examination& examination) const {
     const auto status = os::status_of(place_of(name));
     const std::string thing = name == std::string_view(".") ? "state folder" : name;
     if (!status) continue;
+    const std::string reason = reason_to_leave(name, *status, folder->owner);
+    const auto add_or_leave = [&](std::string problem, std::string cure) {
+      if (reason.empty()) return add(thing, std::move(problem), std::move(cure), name);
+      add(thing, std::move(problem),
+          fmt::format("--repair leaves it as it is, because it {}; put it right by hand", reason), "");
+    };
     if (status->mode & 077)
-      add(thing, fmt::format("other users may use it (mode {:04o})", status->mode),
-          fmt::format("--repair makes it {}", status->is_folder ? "0700" : "0600"), name);
+      add_or_leave(fmt::format("other users may use it (mode {:04o})", status->mode),
+                   fmt::format("--repair makes it {}", status->is_folder ? "0700" : "0600"));
     if (status->owner != folder->owner)
-      add(thing, fmt::format("belongs to user {}, and the folder to user {}", status->owner, folder->owner),
-          "--repair, run by root, gives it to the owner of the folder", name);
+      add_or_leave(fmt::format("belongs to user {}, and the folder to user {}", status->owner, folder->owner),
+                   "--repair, run by root, gives it to the owner of the folder");
   }
 }
 
@@ -215,24 +234,43 @@ Result<Doctor::Stored> Doctor::look_at_objects(Examination& examination) const {
   QUERN_TRY(const auto shelves, os::read_folder(folder));
   for (const std::string& shelf : shelves) QUERN_TRY(look_at_shelf(shelf, stored, examination));
   examination.objects = stored.files.size();
-  const auto owner = os::status_of(folder_ + "/.");
-  size_t foreign = 0;
-  for (const auto& [name, file] : stored.files) {
-    const auto status = os::status_of(fmt::format("{}/{}", folder_, object_path(name)));
-    foreign += status && owner && status->owner != owner->owner;
-  }
-  if (foreign > 0) {
-    Finding finding;
-    finding.kind = Finding::Kind::kPermissions;
-    finding.thing = "objects";
-    finding.problem = fmt::format("{} files belong to another user than the folder", foreign);
-    finding.works = "what its owner can read";
-    finding.cure = "--repair, run by root, gives them to the owner of the folder";
-    finding.repair = Finding::Repair::kMakePrivate;
-    finding.path = "objects";
-    examination.findings.push_back(std::move(finding));
-  }
+  check_owners(stored, examination);
   return stored;
+}
+
+void Doctor::check_owners(const Stored& stored, Examination& examination) const {
+  const auto owner = os::status_of(folder_ + "/.");
+  if (!owner) return;
+  const auto is_reached = [&](const std::string& path) {
+    const auto status = os::status_of(fmt::format("{}/{}", folder_, path));
+    return status && (!status->is_link || may_follow_to_store(*status, owner->owner));
+  };
+  size_t foreign = 0, left = 0;
+  for (const auto& [name, file] : stored.files) {
+    const std::string path = object_path(name);
+    const auto status = os::status_of(fmt::format("{}/{}", folder_, path));
+    if (!status || status->owner == owner->owner) continue;
+    const bool can_be_given =
+        os::reason_to_leave(*status).empty() && is_reached("objects") && is_reached(path.substr(0, path.rfind('/')));
+    ++(can_be_given ? foreign : left);
+  }
+  Finding finding;
+  finding.kind = Finding::Kind::kPermissions;
+  finding.thing = "objects";
+  finding.works = "what its owner can read";
+  if (left > 0) {
+    finding.problem = fmt::format(
+        "{} files belong to another user than the folder, and are links, have a second name, or are reached by a link",
+        left);
+    finding.cure = "--repair leaves them as they are; give them to the owner of the folder by hand";
+    examination.findings.push_back(finding);
+  }
+  if (foreign == 0) return;
+  finding.problem = fmt::format("{} files belong to another user than the folder", foreign);
+  finding.cure = "--repair, run by root, gives them to the owner of the folder";
+  finding.repair = Finding::Repair::kMakePrivate;
+  finding.path = "objects";
+  examination.findings.push_back(std::move(finding));
 }
 
 // A link counts for what it leads to, as it does for the server. One that leads nowhere may lead to a disk that is not
@@ -370,13 +408,9 @@ void Doctor::check_objects(const Records& records, const Stored& stored, Examina
   finding.kind = Finding::Kind::kDatabase;
   finding.thing = "database state.db";
   finding.problem = fmt::format(
-      "is older than its objects{}: state.db-wal was lost or damaged, or state.db was replaced by an older copy; it "
-      "does "
-      "not name {} objects",
-      examination.lost_changes == INT64_MAX
-          ? ""
-          : fmt::format(" and lacks {} change{}", examination.lost_changes, examination.lost_changes == 1 ? "" : "s"),
-      examination.unnamed);
+      "is older than its objects and lacks {} change{}: state.db-wal was lost or damaged, or state.db was replaced by "
+      "an older copy; it does not name {} objects",
+      examination.lost_changes, examination.lost_changes == 1 ? "" : "s", examination.unnamed);
   finding.works = "what it names";
   finding.cure =
       "restore state.db from a backup; or start the server, which moves those objects aside, and deploy again what is "

@@ -56,8 +56,7 @@ struct Examination {
   uint64_t objects_bytes = 0;
   uint64_t unnamed = 0;        ///< objects that no record names: the server removes them when it starts,
   bool keeps_unnamed = false;  ///< or moves them aside, because the database may be older than they are
-  /// Changes that the database has lost, as `State` counts them; INT64_MAX: nobody knows how many.
-  int64_t lost_changes = 0;
+  int64_t lost_changes = 0;    ///< by the database, as `State` counts them
   uint64_t tenant_objects = 0;
   uint64_t programs = 0;  ///< compiled ones
   os::TreeSize aside;     ///< what was moved away at some time
@@ -82,7 +81,10 @@ struct Repaired {
 /// get an error, and deploying it again mends it.
 ///
 /// Only what is known to be damaged is moved. A database, or a folder, that cannot be read or copied ends the
-/// examination with the error that it gave. Links are followed where the server follows them.
+/// examination with the error that it gave. Links are followed where the server follows them, with one exception: owner
+/// and mode of what a link leads to are changed only if the link was made by root, or by this user in a folder of this
+/// user, and root follows `state.db` in no folder of another user. Else the user of a folder could have root give away
+/// any file. Files with a second name stay as they are, too. The findings say which.
 ///
 /// For one thread.
 class Doctor {
@@ -105,17 +107,28 @@ class Doctor {
   Doctor(std::string folder, os::Fd lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
   // doctor.cc: what is looked at
   void check_permissions(Examination& examination) const;
+  /// Whether doctor may change what a link in a folder of this owner leads to.
+  bool may_follow(const os::FileStatus& link, uint32_t owner) const;
+  /// The same of the link `objects`, or of one in it.
+  bool may_follow_to_store(const os::FileStatus& link, uint32_t owner) const;
+  /// Why owner and mode of the folder, or of a file of the database, are not changed; empty if they are.
+  std::string reason_to_leave(const std::string& name, const os::FileStatus& status, uint32_t owner) const;
   Result<Stored> look_at_objects(Examination& examination) const;
+  void check_owners(const Stored& stored, Examination& examination) const;
   Status look_at_shelf(const std::string& shelf, Stored& stored, Examination& examination) const;
   void check_versions(const Records& records, const Stored& stored, Examination& examination) const;
   void check_objects(const Records& records, const Stored& stored, Examination& examination) const;
   /// Where a file of the state folder is: the files of the database lie where the link `state.db` leads.
   std::string place_of(const std::string& name) const;
   // doctor_database.cc
-  Result<Records> read_database(const Stored& stored, Examination& examination) const;
+  Result<ToldChanges> check_changes(Examination& examination) const;
+  Result<Records> read_database(const Stored& stored, const ToldChanges& told, Examination& examination) const;
   static Result<Records> read_copy(const std::string& copy);
   // doctor_repair.cc
   Status put_right(const std::string& path, uint32_t owner) const;
+  Status give_objects(uint32_t owner) const;
+  /// The folder `objects`, or one in it. kDenied if it is a link that may not be followed, or no folder.
+  Result<os::Fd> open_store_folder(const os::Fd& folder, const std::string& name, uint32_t owner) const;
   Status forget_programs(const std::vector<std::string>& objects) const;
 
   std::string folder_;  // absolute

@@ -60,7 +60,24 @@ Result<std::string> integrity_problem(const std::string& path, int64_t& schema) 
 
 }  // namespace
 
-Result<Doctor::Records> Doctor::read_database(const Stored& stored, Examination& examination) const {
+Result<ToldChanges> Doctor::check_changes(Examination& examination) const {
+  QUERN_TRY(ToldChanges told, State::read_changes(folder_));
+  if (told.problem.empty()) return told;
+  Finding finding;
+  finding.kind = Finding::Kind::kDatabase;
+  finding.thing = "file changes";
+  finding.problem = fmt::format("{}, so that nobody knows whether state.db is as new as the objects", told.problem);
+  finding.works = "everything";
+  finding.cure =
+      "--repair moves it aside, as the server does when it starts; objects that no record names then go aside, too";
+  finding.repair = Finding::Repair::kMoveAside;
+  finding.path = "changes";
+  examination.findings.push_back(std::move(finding));
+  return told;
+}
+
+Result<Doctor::Records> Doctor::read_database(const Stored& stored, const ToldChanges& told,
+                                              Examination& examination) const {
   const auto lost = [&](std::string problem) {
     Finding finding;
     finding.kind = Finding::Kind::kDatabase;
@@ -107,10 +124,8 @@ Result<Doctor::Records> Doctor::read_database(const Stored& stored, Examination&
   auto records = read_copy(copy);
   if (records.ok()) {
     examination.schema = schema;
-    QUERN_TRY(const auto told, State::read_changes(folder_));
-    examination.keeps_unnamed = !told || *told > records->changes;
-    if (told && *told > records->changes)
-      examination.lost_changes = *told == INT64_MAX ? INT64_MAX : *told - records->changes;
+    examination.keeps_unnamed = !told.count || *told.count > records->changes;
+    if (told.count && *told.count > records->changes) examination.lost_changes = *told.count - records->changes;
     return records;
   }
   if (records.error().code != ErrorCode::kUnsupported && !tells_of_damage(records.error()))

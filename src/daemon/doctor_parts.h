@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/doctor.h"
@@ -39,6 +40,10 @@ struct Doctor::Stored {
     return file != files.end() && file->second.problem.empty();
   }
 };
+
+inline bool is_shelf_name(std::string_view name) {
+  return name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
 
 /// Relative to the state folder.
 inline std::string object_path(const std::string& hash) {

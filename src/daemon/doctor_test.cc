@@ -123,7 +123,7 @@ TEST_F(DoctorTest, SaysThatAllIsWellAndChangesNothing) {
   const Examination seen = examine();
   EXPECT_TRUE(seen.is_healthy());
   EXPECT_TRUE(seen.findings.empty());
-  EXPECT_EQ(seen.schema, 6);
+  EXPECT_EQ(seen.schema, 7);
   EXPECT_EQ(seen.objects, 8U);
   EXPECT_EQ(seen.unnamed, 0U);
   EXPECT_EQ(seen.tenant_objects, 1U);
@@ -441,6 +441,33 @@ TEST_F(DoctorTest, TellsOfADatabaseThatIsOlderThanItsObjects) {
   EXPECT_TRUE(after.is_healthy());
   EXPECT_EQ(after.aside.files, 3U) << "the server moved them";
   EXPECT_FALSE(after.keeps_unnamed);
+}
+
+TEST_F(DoctorTest, TellsOfAFileOfChangesThatMakesNoSense) {
+  const std::string path = folder_ + "/changes";
+  for (const auto& [content, problem] :
+       {std::pair{"", "is empty"}, std::pair{"twelve\n", "has 7 bytes where 21 are written"},
+        std::pair{"twelve and some more.", "holds no number"}, std::pair{"99999999999999999999\n", "holds no number"},
+        std::pair{"/", "is a folder"}}) {
+    SCOPED_TRACE(problem);
+    const bool is_folder = content == std::string("/");
+    os::remove_tree(path);
+    is_folder ? (void)os::make_folders(path) : write(path, content);
+    const Examination seen = examine();
+    ASSERT_EQ(seen.findings.size(), 1U) << "the database is not older than anything";
+    EXPECT_EQ(seen.findings[0].thing, "file changes");
+    EXPECT_EQ(seen.findings[0].problem,
+              std::string(problem) + ", so that nobody knows whether state.db is as new as the objects");
+    EXPECT_EQ(seen.findings[0].works, "everything");
+    EXPECT_TRUE(seen.keeps_unnamed);
+    EXPECT_TRUE(repair().findings.empty());
+    EXPECT_FALSE(os::exists(path));
+    const auto aside = os::list_folder(folder_ + "/aside");
+    ASSERT_EQ(aside.size(), 1U);
+    EXPECT_EQ(os::is_folder(folder_ + "/aside/" + aside[0] + "/changes"), is_folder);
+    os::remove_tree(folder_ + "/aside");
+    EXPECT_EQ(functions().size(), 2U);
+  }
 }
 
 TEST_F(DoctorTest, AStoreWithoutFormatOrObjectsIsTold) {

@@ -14,6 +14,7 @@ namespace quern::daemon {
 namespace {
 
 constexpr const char* kShared = "/dev/shm";
+constexpr int kMostAttempts = 100;  // each fails only if another server clears within the same microseconds
 constexpr int kMostNames = 100;  // servers with one state folder and one shared memory; there is hardly ever a second
 
 /// A name that nobody has, for a folder that is being made or removed. `list` does not take it for a run folder.
@@ -57,12 +58,41 @@ Result<Taken> take_away(const std::string& parent, const std::string& folder, bo
   return os::status_of(folder) ? Taken::kByServer : Taken::kFree;
 }
 
+// Left by a server that was killed while it made the folder; or another server is making it right now. That one makes
+// another if it does not get the lock, or finds the folder gone. With the lock held the folder is its own: so a folder
+// is removed either empty, or by whoever has its lock.
+void clear_unfinished(const std::string& folder) {
+  os::remove_empty_folder(folder);
+  if (!os::exists(folder + "/lock")) return;
+  const auto lock = os::lock_file(folder + "/lock");
+  if (lock.ok()) remove_folder(kShared, folder);
+}
+
 void clear_left_behind(const std::string& prefix) {
   for (const std::string& name : os::list_folder(kShared)) {
     const std::string folder = fmt::format("{}/{}", kShared, name);
     if (name.starts_with(prefix) && os::is_private_folder(folder)) (void)take_away(kShared, folder, false);
     // One whose removal was interrupted.
     if (name.starts_with(fmt::format("quern-old-{}-", geteuid())) && os::is_own_folder(folder)) os::remove_tree(folder);
+    if (name.starts_with(fmt::format("quern-new-{}-", geteuid())) && os::is_private_folder(folder))
+      clear_unfinished(folder);
+  }
+}
+
+/// A folder of this server alone, with its lock held, under a name that nobody looks for.
+Result<std::string> make_unfinished(const std::string& parent, os::Fd& lock) {
+  for (int i = 0;; ++i) {
+    std::string made = new_name(parent, "new");
+    const Status folder = os::make_private_folder(made);
+    auto held = folder.ok() ? os::lock_file(made + "/lock") : Result<os::Fd>(folder.error());
+    if (held.ok()) {
+      lock = *std::move(held);
+      return made;
+    }
+    // Another server may have taken the folder for one of a killed server: it was empty, or its lock was free.
+    const bool was_cleared = held.error().code == ErrorCode::kConflict || !os::status_of(made);
+    os::remove_tree(made);
+    if (!was_cleared || i == kMostAttempts) return held.error();
   }
 }
 
@@ -77,10 +107,8 @@ Result<RunFolder> make_run_folder(const std::string& state_folder) {
     wanted = fmt::format("{}/{}{}", kShared, prefix, sha256(os::absolute(state_folder)).substr(0, 12));
   }
   RunFolder folder;
-  const std::string made = new_name(parent, "new");
-  QUERN_TRY(os::make_private_folder(made));
+  QUERN_TRY(const std::string made, make_unfinished(parent, folder.lock));
   const Status named = [&]() -> Status {
-    QUERN_TRY(folder.lock, os::lock_file(made + "/lock"));
     for (int i = 1; i <= kMostNames; ++i) {
       folder.path = i == 1 ? wanted : fmt::format("{}-{}", wanted, i);
       QUERN_TRY(const Taken taken, take_away(parent, folder.path, true));

@@ -151,6 +151,32 @@ TEST_F(RunFolders, ServersThatStartAndEndAtATimeLeaveEachOtherAlone) {
   }
 }
 
+TEST_F(RunFolders, ThatAKilledServerDidNotFinishAreCleared) {
+  std::string parent;
+  {
+    const auto made = make_run_folder(folder_);
+    ASSERT_TRUE(made.ok()) << made.error().text;
+    parent = made->path.substr(0, made->path.rfind('/'));
+    remove_run_folder(made->path);
+  }
+  if (parent != "/dev/shm") GTEST_SKIP() << "shared memory holds no code here";
+  const std::string prefix = parent + "/quern-new-" + std::to_string(geteuid()) + "-test-" + std::to_string(getpid());
+  const std::string empty = prefix + "-1", killed = prefix + "-2", making = prefix + "-3", other = prefix + "-4";
+  for (const std::string& one : {empty, killed, making, other}) ASSERT_TRUE(os::make_private_folder(one).ok());
+  ASSERT_TRUE(os::lock_file(killed + "/lock").ok());
+  const auto held = os::lock_file(making + "/lock");
+  ASSERT_TRUE(held.ok());
+  ASSERT_TRUE(os::write_file(other + "/code.so", as_bytes_of("without a lock")).ok());
+  const auto made = make_run_folder(folder_);
+  ASSERT_TRUE(made.ok()) << made.error().text;
+  EXPECT_FALSE(os::exists(empty));
+  EXPECT_FALSE(os::exists(killed));
+  EXPECT_TRUE(os::exists(making + "/lock")) << "its server is making it";
+  EXPECT_TRUE(os::exists(other + "/code.so")) << "no server makes one like it";
+  remove_run_folder(made->path);
+  for (const std::string& one : {making, other}) os::remove_tree(one);
+}
+
 TEST_F(RunFolders, OfKilledServersAreClearedByTheNextOfAnyState) {
   ASSERT_TRUE(os::make_folders(folder_ + "/killed").ok() && os::make_folders(folder_ + "/runs").ok());
   std::string left;

@@ -23,7 +23,7 @@ Error Database::failed() const {
       return conflict(text);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return internal(text + "; bring back a copy of the folder, or move it away and deploy again");
+      return internal(text + "; run 'quern doctor' on its folder, or bring back a copy of the folder");
     default:
       return internal(text);
   }

@@ -462,9 +462,10 @@ Result<State::Stored> State::stored(std::string_view tenant) {
 
 Result<std::set<std::string>> State::named() {
   std::set<std::string> objects;
+  // Not by an index: one that lacks a row would make garbage of an object.
   Statement rows(database_,
-                 "SELECT object FROM version_files UNION SELECT object FROM version_constants "
-                 "UNION SELECT object FROM binaries UNION SELECT object FROM tenant_objects");
+                 "SELECT object FROM version_files NOT INDEXED UNION SELECT object FROM version_constants NOT INDEXED "
+                 "UNION SELECT object FROM binaries NOT INDEXED UNION SELECT object FROM tenant_objects NOT INDEXED");
   for (;;) {
     QUERN_TRY(const bool more, rows.next());
     if (!more) return objects;

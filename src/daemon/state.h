@@ -22,6 +22,8 @@
 
 namespace quern::daemon {
 
+class Aside;
+
 /// The elements of a constant, an object of its own: without header, and without the rest of the file they came in.
 struct ConstantRecord {
   std::string object;  ///< hash
@@ -65,6 +67,12 @@ struct TenantObject {
   bool operator==(const TenantObject&) const = default;
 };
 
+/// What the file `changes` of a state folder says.
+struct ToldChanges {
+  std::optional<int64_t> count;  ///< nothing if there is no such file, or if it makes no sense
+  std::string problem;           ///< why it makes no sense: "is empty"
+};
+
 /// Whether an object's file may have this name: a SHA-256 in hex digits.
 inline bool is_object_name(std::string_view name) {
   return name.size() == kSha256Digits && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -78,13 +86,16 @@ inline bool is_object_name(std::string_view name) {
 /// `open` deletes such objects only if the database is as new as they are. Every change that names objects is counted
 /// twice: in the database, and in the file `FOLDER/changes`. If the database has counted fewer, it has lost records
 /// (with its file state.db-wal, or because an older copy replaced it). `open` then moves objects without a record into
-/// `FOLDER/aside`, and says so in the log. It does the same if there is no such file: an older Quern wrote the folder.
+/// `FOLDER/aside`, and says so in the log. It does the same if there is no such file, as in the folder of an older
+/// Quern, and if the file makes no sense; then the file goes aside, too.
 ///
 /// From one thread at a time (StateThread has it); `objects()` from any.
 class State {
  public:
   /// kConflict if another process has the folder; kUnsupported if a newer Quern wrote it; kInvalid if the folder holds
-  /// other things and no state. Takes the folder away from other users. `before_disk`: see ObjectStore.
+  /// other things and no state; kUnavailable if it has objects and no database; kInternal if the database is damaged.
+  /// Takes the folder away from other users, but a folder that holds no state, or lost its database, stays as it is.
+  /// `before_disk`: see ObjectStore.
   static Result<std::unique_ptr<State>> open(const std::string& folder, std::function<void()> before_disk = {});
 
   /// All of `work` or nothing of it, also if the daemon dies within it.
@@ -151,8 +162,8 @@ class State {
   /// belongs into `also`.
   Result<std::vector<std::string>> collect(const std::set<std::string>& also = {});
 
-  /// What `FOLDER/changes` counted: nothing if there is no such file, INT64_MAX if it makes no sense.
-  static Result<std::optional<int64_t>> read_changes(const std::string& folder);
+  /// What `FOLDER/changes` says. Fails if the disk does not let it be read.
+  static Result<ToldChanges> read_changes(const std::string& folder);
 
   /// What a tenant has on disk: objects that it put, and constants and sources of its functions; each once.
   struct Stored {
@@ -181,7 +192,7 @@ class State {
   // state_open.cc
   Status begin_changes(const std::string& folder);
   /// How many objects there were.
-  Result<uint64_t> put_unnamed_aside(const std::string& folder);
+  Result<uint64_t> put_unnamed_aside(const std::string& folder, Aside& aside);
   /// Within a change: it names objects.
   Status count_change();
   void end_changes(bool are_made);

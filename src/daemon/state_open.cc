@@ -3,6 +3,7 @@
 // Opening a state folder: whose it is, the schema of its database, and whether the database is as new as the objects.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/units.h"
@@ -14,7 +15,7 @@
 namespace quern::daemon {
 namespace {
 
-constexpr int kSchema = 6;
+constexpr int kSchema = 7;
 // `turn`: whichever version of a name has the highest is current.
 constexpr const char* kTables = R"(
   CREATE TABLE versions (
@@ -65,6 +66,11 @@ constexpr const char* kGaps = R"(
     device TEXT NOT NULL, after INTEGER NOT NULL, gaps BLOB NOT NULL,
     UNIQUE (tenant, name, version, device, after));
 )";
+// Between schemas 6 and 7, unreleased versions of Quern made this table without a schema of its own.
+constexpr const char* kChanges = R"(
+  CREATE TABLE IF NOT EXISTS changes (count INTEGER NOT NULL);
+  INSERT INTO changes SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM changes);
+)";
 // Schema 1 kept the current version of each name.
 constexpr const char* kFromOne = R"(
   INSERT INTO versions SELECT tenant, name, version, created_at, 1 FROM functions;
@@ -94,6 +100,22 @@ Status check_whole(const std::string& folder) {
   return refuse_lost(folder, size ? "is empty" : "is missing");
 }
 
+/// A larger database is checked without holding its indexes against its tables, so that the server still starts soon.
+constexpr uint64_t kMostToCheckWhole = 64 * kMiB;
+
+// A collection removes whatever the database does not name. Where a page of it is damaged, that says nothing.
+Status check_undamaged(Database& database, const std::string& folder) {
+  const bool is_large = os::file_size(folder + "/state.db").value_or(0) > kMostToCheckWhole;
+  Statement check(database, is_large ? "PRAGMA quick_check(1)" : "PRAGMA integrity_check(1)");
+  QUERN_TRY(check.next());
+  const std::string problem = check.text(0);
+  if (problem == "ok") return {};
+  return internal(
+      fmt::format("state folder {0}: its database state.db is damaged ({1}); run 'quern doctor {0}', which "
+                  "tells what to do, or restore state.db from a backup. Nothing was deleted",
+                  os::absolute(folder), problem));
+}
+
 Status prepare_schema(Database& database, const std::string& folder) {
   int64_t schema = 0;
   {
@@ -115,7 +137,8 @@ Status prepare_schema(Database& database, const std::string& folder) {
   if (schema < 5) changes += kProfiles;   // nothing was learned yet
   // Schema 5 kept gaps of all devices as one. Nobody knows whose they were, and a few calls show them again.
   if (schema == 5) changes += "DROP TABLE function_gaps;";
-  changes += kGaps;
+  if (schema < 6) changes += kGaps;
+  if (schema < 7) changes += kChanges;  // an older Quern counted nothing
   return database.atomically(
       [&] { return database.execute(fmt::format("{} PRAGMA user_version={}", changes, kSchema)); });
 }
@@ -146,36 +169,49 @@ std::string count_of(T count, std::string_view what) {
 
 }  // namespace
 
-Result<std::optional<int64_t>> State::read_changes(const std::string& folder) {
-  const auto bytes = os::read_file(folder + "/changes", 2 * kDigitsOfChanges);
-  if (!bytes.ok() && bytes.error().code == ErrorCode::kNotFound) return std::optional<int64_t>();
-  if (!bytes.ok() && bytes.error().code != ErrorCode::kExhausted && bytes.error().code != ErrorCode::kInvalid)
-    return bytes.error();
-  int64_t count = -1;
-  if (bytes.ok() && bytes->size() == kDigitsOfChanges + 1) {
-    const std::string_view text = as_text(*bytes);
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + kDigitsOfChanges, count);
-    if (problem != std::errc() || end != text.data() + kDigitsOfChanges) count = -1;
+Result<ToldChanges> State::read_changes(const std::string& folder) {
+  const std::string path = folder + "/changes";
+  ToldChanges told;
+  if (!os::exists(path)) return told;
+  const auto size = os::file_size(path);
+  if (!size) {
+    told.problem = os::is_folder(path) ? "is a folder" : "is no regular file";
+  } else if (*size == 0) {
+    told.problem = "is empty";
+  } else if (*size != kDigitsOfChanges + 1) {
+    told.problem = fmt::format("has {} where {} are written", count_of(*size, "byte"), kDigitsOfChanges + 1);
+  } else {
+    QUERN_TRY(const Bytes bytes, os::read_file(path));
+    const std::string_view text = as_text(bytes);
+    int64_t count = -1;
+    const char* const last = text.data() + std::min(text.size(), kDigitsOfChanges);
+    const auto [end, problem] = std::from_chars(text.data(), last, count);
+    if (problem == std::errc() && end == last && text.ends_with('\n') && count >= 0)
+      told.count = count;
+    else
+      told.problem = "holds no number";
   }
-  // Nobody knows what a file with another content stood for: as much as there can be.
-  return std::optional<int64_t>(count < 0 ? INT64_MAX : count);
+  return told;
 }
 
 Result<std::unique_ptr<State>> State::open(const std::string& folder, std::function<void()> before_disk) {
   QUERN_TRY(check_is_for_state(folder));
+  // Before anything is made or changed in it; and once more when nobody else can change it.
+  QUERN_TRY(check_whole(folder));
   QUERN_TRY(os::make_folders(folder, 0700));
   auto lock = os::lock_file(folder + "/lock");
   if (!lock.ok() && lock.error().code == ErrorCode::kConflict)
     return conflict(fmt::format("state folder {}: is in use by another server; stop that one, or name another folder",
                                 os::absolute(folder)));
   if (!lock.ok()) return std::move(lock).error();
-  QUERN_TRY(os::make_private(folder));
   QUERN_TRY(check_whole(folder));
+  QUERN_TRY(os::make_private(folder));
   QUERN_TRY(auto objects, ObjectStore::open(folder + "/objects", std::move(before_disk)));
   // Made before SQLite does: what SQLite puts beside it has the same mode.
   if (!os::exists(folder + "/state.db")) QUERN_TRY(os::write_file(folder + "/state.db", {}));
   QUERN_TRY(os::make_private(folder + "/state.db"));
   QUERN_TRY(auto database, Database::open(folder + "/state.db"));
+  QUERN_TRY(check_undamaged(database, folder));
   QUERN_TRY(prepare_schema(database, os::absolute(folder)));
   std::unique_ptr<State> state(new State(std::move(lock).value(), std::move(objects), std::move(database)));
   QUERN_TRY(state->begin_changes(folder));
@@ -185,26 +221,33 @@ Result<std::unique_ptr<State>> State::open(const std::string& folder, std::funct
 // A crash leaves objects whose record was not written yet, or was removed already, and they are garbage. Where the
 // database itself lost records, objects without a record are what functions and tenants need: they must stay.
 Status State::begin_changes(const std::string& folder) {
-  QUERN_TRY(
-      database_.execute("CREATE TABLE IF NOT EXISTS changes (count INTEGER NOT NULL); "
-                        "INSERT INTO changes SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM changes)"));
   {
     Statement row(database_, "SELECT count FROM changes");
     QUERN_TRY(row.next());
     changes_ = row.number(0);
   }
   QUERN_TRY(const auto told, read_changes(folder));
-  if (told && *told <= changes_) {
+  if (told.count && *told.count <= changes_) {
     QUERN_TRY(const auto garbage, collect());
     for (const std::string& path : garbage) os::remove_file(path);
   } else {
-    QUERN_TRY(const uint64_t unnamed, put_unnamed_aside(folder));
+    const auto owner = os::status_of(folder + "/.");
+    if (!owner) return not_found(fmt::format("state folder {}: is not there any more", folder));
+    Aside aside(folder, owner->owner);
+    QUERN_TRY(const uint64_t unnamed, put_unnamed_aside(folder, aside));
     // Whoever begins anew without objects has lost nothing.
-    if (told && (changes_ > 0 || unnamed > 0))
+    if (told.count && (changes_ > 0 || unnamed > 0))
       os::log_warning(
-          "state: state.db is older than its objects{}: state.db-wal was lost or damaged, or state.db was "
+          "state: state.db is older than its objects and lacks {}: state.db-wal was lost or damaged, or state.db was "
           "replaced by an older copy",
-          *told == INT64_MAX ? "" : fmt::format(" and lacks {}", count_of(*told - changes_, "change")));
+          count_of(*told.count - changes_, "change"));
+    if (!told.problem.empty()) {
+      QUERN_TRY(const std::string moved, aside.take("changes"));
+      os::log_warning(
+          "state: file changes {}, so that nobody knows whether state.db is as new as the objects; it was moved to "
+          "{}/{}; if functions are missing, deploy them again, or restore state.db and objects from a backup",
+          told.problem, os::absolute(folder), moved);
+    }
   }
   changes_path_ = folder + "/changes";
   QUERN_TRY(changes_file_, os::open_to_change(changes_path_));
@@ -212,11 +255,8 @@ Status State::begin_changes(const std::string& folder) {
   return {};
 }
 
-Result<uint64_t> State::put_unnamed_aside(const std::string& folder) {
+Result<uint64_t> State::put_unnamed_aside(const std::string& folder, Aside& aside) {
   QUERN_TRY(const std::set<std::string> keep, named());
-  const auto owner = os::status_of(folder + "/.");
-  if (!owner) return not_found(fmt::format("state folder {}: is not there any more", folder));
-  Aside aside(folder, owner->owner);
   uint64_t count = 0, bytes = 0;
   QUERN_TRY(const auto shelves, os::read_folder(folder + "/objects"));
   for (const std::string& shelf : shelves) {

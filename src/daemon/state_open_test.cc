@@ -139,7 +139,7 @@ TEST_F(StateOpenTest, AChangeThatFailsIsNotCounted) {
     });
     ASSERT_FALSE(failed.ok());
   }
-  EXPECT_EQ(**State::read_changes(folder_), 3);
+  EXPECT_EQ(State::read_changes(folder_)->count, 3);
   auto state = open();
   EXPECT_EQ(state->functions()->size(), 1U);
   EXPECT_FALSE(state->objects().has(sha256("name: new")));
@@ -148,22 +148,130 @@ TEST_F(StateOpenTest, AChangeThatFailsIsNotCounted) {
 
 // An older Quern counted nothing, and a count that makes no sense is none.
 TEST_F(StateOpenTest, WithoutACountNothingIsDeleted) {
-  for (const bool is_missing : {true, false}) {
-    SCOPED_TRACE(is_missing);
+  const std::string path = folder_ + "/changes";
+  for (const std::string how : {"missing", "twelve", "a text with more bytes than a count has", "", "folder"}) {
+    SCOPED_TRACE(how);
+    os::remove_tree(folder_);
+    ASSERT_TRUE(os::make_folders(folder_).ok());
     std::string orphan;
     {
       auto state = open();
       ASSERT_TRUE(put(*state, "old"));
       orphan = *state->objects().put(as_bytes_of("orphan"));
     }
-    is_missing ? os::remove_file(folder_ + "/changes")
-               : (void)os::write_file(folder_ + "/changes", as_bytes_of("twelve"));
+    os::remove_file(path);
+    if (how == "folder") {
+      ASSERT_TRUE(os::make_folders(path).ok());
+    } else if (how != "missing") {
+      ASSERT_TRUE(os::write_file(path, as_bytes_of(how)).ok());
+    }
     auto state = open();
+    ASSERT_TRUE(state);
+    EXPECT_EQ(State::read_changes(folder_)->count, 3) << "it is counted anew";
+    EXPECT_EQ(os::exists(aside() + "/changes"), how != "missing");
     EXPECT_FALSE(state->objects().has(orphan));
     EXPECT_TRUE(state->objects().has(sha256("name: old")));
     EXPECT_TRUE(os::exists(aside() + "/objects/" + orphan.substr(0, 2) + "/" + orphan));
     os::remove_tree(folder_ + "/aside");
   }
+}
+
+// The table of the count came with schema 7; for a while it was made without one.
+TEST_F(StateOpenTest, AStateOfSchemaSixIsRaisedToSeven) {
+  for (const bool has_count : {false, true}) {
+    SCOPED_TRACE(has_count);
+    os::remove_tree(folder_);
+    ASSERT_TRUE(os::make_folders(folder_).ok());
+    ASSERT_TRUE(put(*open(), "old"));
+    if (!has_count) os::remove_file(folder_ + "/changes");
+    {
+      auto database = Database::open(folder_ + "/state.db");
+      ASSERT_TRUE(
+          database->execute(std::string(has_count ? "" : "DROP TABLE changes;") + "PRAGMA user_version=6").ok());
+    }
+    {
+      auto state = open();
+      EXPECT_EQ(state->functions()->size(), 1U);
+      EXPECT_FALSE(os::exists(folder_ + "/aside"));
+      ASSERT_TRUE(put(*state, "new"));
+    }
+    EXPECT_EQ(State::read_changes(folder_)->count, has_count ? 6 : 3);
+    auto database = Database::open(folder_ + "/state.db");
+    Statement version(*database, "PRAGMA user_version");
+    ASSERT_TRUE(*version.next());
+    EXPECT_EQ(version.number(0), 7);
+  }
+}
+
+// One row is gone from an index, and its page is as pages are.
+TEST_F(StateOpenTest, ADatabaseWithADamagedIndexIsRefusedAndDeletesNothing) {
+  ASSERT_TRUE(put(*open(), "old"));
+  const std::string path = folder_ + "/state.db";
+  size_t page = 0, page_bytes = 0;
+  {
+    auto database = Database::open(path);
+    Statement root(*database, "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_tenant_objects_1'");
+    ASSERT_TRUE(*root.next());
+    page = static_cast<size_t>(root.number(0));
+    Statement size(*database, "PRAGMA page_size");
+    ASSERT_TRUE(*size.next());
+    page_bytes = static_cast<size_t>(size.number(0));
+  }
+  Bytes bytes = *os::read_file(path);
+  const size_t header = (page - 1) * page_bytes;
+  ASSERT_EQ(bytes.at(header), std::byte{10}) << "a leaf of an index";
+  ASSERT_EQ(bytes.at(header + 4), std::byte{1}) << "with one row";
+  bytes[header + 4] = std::byte{0};
+  ASSERT_TRUE(os::write_file(path, bytes).ok());
+  const auto refused = State::open(folder_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kInternal);
+  EXPECT_NE(refused.error().text.find("its database state.db is damaged ("), std::string::npos) << refused.error().text;
+  EXPECT_NE(refused.error().text.find("run 'quern doctor "), std::string::npos);
+  for (const std::string& one : bytes_of_all("old")) {
+    const std::string hash = sha256(one);
+    EXPECT_TRUE(os::exists(folder_ + "/objects/" + hash.substr(0, 2) + "/" + hash)) << one;
+  }
+}
+
+// The objects may be on another disk, where a name cannot just be changed.
+TEST_F(StateOpenTest, ObjectsOnAnotherFileSystemAreCopiedAside) {
+  std::string disk = "/dev/shm/quern_open_XXXXXX";
+  if (mkdtemp(disk.data()) == nullptr) GTEST_SKIP() << "there is no shared memory to be the other file system";
+  struct stat here {
+  }, there{};
+  ASSERT_TRUE(stat(folder_.c_str(), &here) == 0 && stat(disk.c_str(), &there) == 0);
+  if (here.st_dev == there.st_dev) {
+    os::remove_tree(disk);
+    GTEST_SKIP() << "the tests' folder is in shared memory as well";
+  }
+  ASSERT_EQ(symlink(disk.c_str(), (folder_ + "/objects").c_str()), 0);
+  std::string orphan;
+  {
+    auto state = open();
+    ASSERT_TRUE(put(*state, "old"));
+    orphan = *state->objects().put(as_bytes_of("orphan"));
+  }
+  os::remove_file(folder_ + "/changes");
+  {
+    auto state = open();
+    EXPECT_FALSE(state->objects().has(orphan));
+    EXPECT_TRUE(state->objects().has(sha256("name: old")));
+  }
+  const auto kept = os::read_file(aside() + "/objects/" + orphan.substr(0, 2) + "/" + orphan);
+  EXPECT_TRUE(kept.ok() && as_text(*kept) == "orphan");
+  os::remove_tree(disk);
+}
+
+TEST_F(StateOpenTest, AFolderThatLostItsDatabaseIsLeftAsItIs) {
+  ASSERT_TRUE(os::make_folders(folder_ + "/objects/ab").ok());
+  ASSERT_TRUE(os::write_file(folder_ + "/objects/ab/abcd", as_bytes_of("mine")).ok());
+  ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
+  const auto refused = State::open(folder_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(os::status_of(folder_)->mode, 0755U);
+  EXPECT_EQ(os::list_folder(folder_), std::vector<std::string>{"objects"});
 }
 
 TEST_F(StateOpenTest, AFolderThatHoldsOtherThingsIsLeftAsItIs) {

@@ -578,12 +578,12 @@ TEST_F(StateTest, AnotherSchemaIsRefusedWithBothNumbers) {
   {
     auto database = Database::open(folder_ + "/state.db");
     ASSERT_TRUE(database.ok());
-    ASSERT_TRUE(database->execute("PRAGMA user_version=7").ok());
+    ASSERT_TRUE(database->execute("PRAGMA user_version=8").ok());
   }
   const auto state = State::open(folder_);
   ASSERT_FALSE(state.ok());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(state.error().text.find("schema 7, this one knows 6"), std::string::npos) << state.error().text;
+  EXPECT_NE(state.error().text.find("schema 8, this one knows 7"), std::string::npos) << state.error().text;
 }
 
 TEST_F(StateTest, ADamagedDatabaseIsNamed) {

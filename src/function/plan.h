@@ -208,10 +208,14 @@ struct Signature {
   std::string unsliceable = {};
 };
 
+/// Whether a function is deployed now, or was stored by an earlier Quern, which took more (docs/guide/state.md).
+enum class Origin : uint8_t { kDeployed, kStored };
+
 /// Holds the manifest against the compiled program: entries exist ("did you mean"), argument counts, kinds and types
-/// match (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16), and no `in` is written. Mistakes
-/// name kernel and argument.
-std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures);
+/// match (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16), and no `in` is written, which is a
+/// warning in a function that was stored. Mistakes name kernel and argument.
+std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures,
+                                      Origin origin = Origin::kDeployed);
 
 /// Why a kernel is launched whole whatever its sizes: what the compiler saw of its entry, or that the driver picks its
 /// local size. Empty: its launches may be cut into slices of whole groups, told apart by their offsets.

@@ -377,6 +377,14 @@ TEST(Signatures, HoldWhatAKernelDoesWithMemoryAgainstItsArgs) {
     EXPECT_EQ(with(0, wrong),
               "function.yaml:21:5: error: kernel 'one' argument 1 ('a') is written by the kernel, but args has in: x; "
               "write inout, or store elsewhere\n");
+  // An earlier Quern took it, so a function that was stored goes on.
+  auto signatures = good_signatures();
+  signatures[0].arguments[0].access = 'w';
+  const auto mistakes = check_signatures(manifest_of(), signatures, Origin::kStored);
+  ASSERT_EQ(mistakes.size(), 1u);
+  EXPECT_TRUE(mistakes[0].is_warning);
+  signatures[0].arguments.pop_back();
+  EXPECT_FALSE(check_signatures(manifest_of(), signatures, Origin::kStored).at(0).is_warning) << "other mistakes stay";
   // An inout may be anything.
   for (const char fine : {'?', '-', 'r', 'w', 'b'}) EXPECT_EQ(with(2, fine), "") << fine;
 }

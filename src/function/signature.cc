@@ -86,8 +86,8 @@ const Signature* find_signature(std::span<const Signature> signatures, std::stri
 
 class SignatureCheck {
  public:
-  SignatureCheck(const Manifest& manifest, std::span<const Signature> signatures)
-      : manifest_(manifest), signatures_(signatures), locals_(corner_of(manifest, Corner::kDefault)) {}
+  SignatureCheck(const Manifest& manifest, std::span<const Signature> signatures, Origin origin)
+      : manifest_(manifest), signatures_(signatures), origin_(origin), locals_(corner_of(manifest, Corner::kDefault)) {}
 
   std::vector<Mistake> run() {
     for (const KernelDecl& kernel : manifest_.kernels) {
@@ -210,8 +210,9 @@ class SignatureCheck {
     // Inputs and constants are shared by callers. Some devices read them in place and stop a kernel that writes to
     // them; on others everybody would get what it wrote.
     if (argument.access == Access::kIn && (seen.access == 'w' || seen.access == 'b'))
-      return add(false, fmt::format("{} is written by the kernel, but args has in: {}; write inout, or store elsewhere",
-                                    what, buffer.name));
+      return add(origin_ == Origin::kStored,
+                 fmt::format("{} is written by the kernel, but args has in: {}; write inout, or store elsewhere", what,
+                             buffer.name));
     if (argument.access == Access::kOut && (seen.access == 'r' || seen.access == '-'))
       add(true, fmt::format("{} is never written by the kernel, but args has out: {}; store to it, or {}", what,
                             buffer.name, seen.access == 'r' ? "write in" : "leave it out"));
@@ -224,6 +225,7 @@ class SignatureCheck {
 
   const Manifest& manifest_;
   std::span<const Signature> signatures_;
+  Origin origin_;
   Binding locals_;
   const KernelDecl* kernel_ = nullptr;
   std::vector<Mistake> mistakes_;
@@ -231,8 +233,8 @@ class SignatureCheck {
 
 }  // namespace
 
-std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures) {
-  return SignatureCheck(manifest, signatures).run();
+std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures, Origin origin) {
+  return SignatureCheck(manifest, signatures, origin).run();
 }
 
 std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -47,6 +48,29 @@ Status write_all(const Fd& fd, const std::string& path, std::span<const std::byt
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
   return {};
+}
+
+FileStatus status_from(const struct stat& info) {
+  FileStatus status;
+  status.owner = info.st_uid;
+  status.mode = info.st_mode & 07777;
+  status.size_bytes = static_cast<uint64_t>(info.st_size);
+  status.names = info.st_nlink;
+  status.is_file = S_ISREG(info.st_mode);
+  status.is_folder = S_ISDIR(info.st_mode);
+  status.is_link = S_ISLNK(info.st_mode);
+  return status;
+}
+
+/// A path to what this handle stands for.
+std::string own_path_of(const Fd& place) { return fmt::format("/proc/self/fd/{}", place.get()); }
+
+Result<FileStatus> status_to_change(const Fd& place, const std::string& path) {
+  const auto status = status_of(place);
+  if (!status) return failed(path, "stat");
+  if (const std::string reason = reason_to_leave(*status); !reason.empty())
+    return denied(fmt::format("{}: {}, and is left as it is", path, reason));
+  return *status;
 }
 
 }  // namespace
@@ -139,6 +163,13 @@ Status copy_file(const std::string& from, const std::string& to) {
   }
 }
 
+Status sync_to_disk(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return failed(path, "open");
+  if (fsync(fd.get()) != 0) return failed(path, "fsync");
+  return {};
+}
+
 Result<Fd> open_to_change(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd) return failed(path, "open");
@@ -223,6 +254,8 @@ void remove_tree(const std::string& path) {
 
 void remove_file(const std::string& path) { ::unlink(path.c_str()); }
 
+void remove_empty_folder(const std::string& path) { ::rmdir(path.c_str()); }
+
 bool exists(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -237,13 +270,59 @@ std::optional<uint64_t> file_size(const std::string& path) {
 std::optional<FileStatus> status_of(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return std::nullopt;
-  FileStatus status;
-  status.owner = info.st_uid;
-  status.mode = info.st_mode & 07777;
-  status.size_bytes = static_cast<uint64_t>(info.st_size);
-  status.is_file = S_ISREG(info.st_mode);
-  status.is_folder = S_ISDIR(info.st_mode);
-  return status;
+  return status_from(info);
+}
+
+std::optional<FileStatus> status_of(const Fd& place) {
+  struct stat info {};
+  if (::fstat(place.get(), &info) != 0) return std::nullopt;
+  return status_from(info);
+}
+
+Result<Fd> open_place(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!fd) return failed(path, "open");
+  return fd;
+}
+
+Result<Fd> open_place_in(const Fd& folder, const std::string& name) {
+  Fd fd(::openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return failed(name, "open");
+  return fd;
+}
+
+// The text is read from the link that was opened: another link that gets its name meanwhile has no say.
+Result<Fd> follow_link(const Fd& folder, const Fd& link) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t size = ::readlinkat(link.get(), "", target.data(), target.size());
+  if (size <= 0 || static_cast<size_t>(size) == target.size()) return invalid("is no link that can be read");
+  target.resize(static_cast<size_t>(size));
+  Fd fd(::openat(folder.get(), target.c_str(), O_PATH | O_CLOEXEC));
+  if (!fd) return failed(target, "open");
+  return fd;
+}
+
+std::vector<std::string> list_folder(const Fd& folder) { return list_folder(own_path_of(folder)); }
+
+std::string reason_to_leave(const FileStatus& status) {
+  if (status.is_folder) return "";
+  if (status.is_link) return "is a link";
+  if (!status.is_file) return "is no regular file";
+  return status.names > 1 ? "has a second name elsewhere" : "";
+}
+
+Status make_private(const Fd& place, const std::string& path) {
+  QUERN_TRY(const FileStatus status, status_to_change(place, path));
+  // A handle that is not open for reading takes no fchmod.
+  if (::chmod(own_path_of(place).c_str(), status.is_folder ? 0700 : 0600) != 0) return failed(path, "change the mode");
+  return {};
+}
+
+Status give_to(const Fd& place, const std::string& path, uint32_t owner) {
+  QUERN_TRY(status_to_change(place, path));
+  if (::fchownat(place.get(), "", owner, static_cast<gid_t>(-1), AT_EMPTY_PATH) != 0)
+    return failed(path, "change the owner");
+  return {};
 }
 
 Status move_file(const std::string& path, const std::string& to) {
@@ -342,7 +421,7 @@ TreeSize size_of_tree(const std::string& folder) {
 // Whoever removes a file that others lock holds the lock while doing so: one that waited for it, or opened the file
 // before, then has the lock of a file without a name.
 Result<Fd> lock_file(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fd) return failed(path, "open");
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return conflict(fmt::format("{}: is locked by another process", path));

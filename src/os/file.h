@@ -45,6 +45,8 @@ Status rename_durably(const Fd& file, const std::string& from, const std::string
 Status rename_file(const std::string& from, const std::string& to);
 /// Copies a file of any size, a piece at a time, in place of what `to` held.
 Status copy_file(const std::string& from, const std::string& to);
+/// Returns once the disk has what is at the path now: the bytes of a file, or the names in a folder.
+Status sync_to_disk(const std::string& path);
 /// A file to change in place. It is made empty, for its owner alone, if it is not there.
 Result<Fd> open_to_change(const std::string& path);
 /// Puts `bytes` in place of the first bytes of the file, in one write. `path` is for the error's text.
@@ -63,6 +65,8 @@ Status make_private(const std::string& path);
 Result<std::string> make_temporary_folder(std::string_view prefix);
 void remove_tree(const std::string& path);
 void remove_file(const std::string& path);
+/// Removes a folder that holds nothing; any other stays.
+void remove_empty_folder(const std::string& path);
 bool exists(const std::string& path);
 bool is_folder(const std::string& path);
 /// Nothing if it is no regular file.
@@ -72,7 +76,8 @@ struct FileStatus {
   uint32_t owner = 0;  ///< user id
   uint32_t mode = 0;   ///< the permission bits
   uint64_t size_bytes = 0;
-  bool is_file = false, is_folder = false;  ///< neither: a link or a special file
+  uint64_t names = 0;                                        ///< hard links to it
+  bool is_file = false, is_folder = false, is_link = false;  ///< none of them: a special file
 };
 /// Nothing if there is no such name.
 std::optional<FileStatus> status_of(const std::string& path);
@@ -80,6 +85,24 @@ std::optional<FileStatus> status_of(const std::string& path);
 Status move_file(const std::string& path, const std::string& to);
 /// Makes another user the owner; the superuser may. A link is not followed.
 Status give_to(const std::string& path, uint32_t owner);
+
+/// A handle of a file, folder or link that is not open for reading. The handle keeps meaning that one thing, even if
+/// its name stands for another thing later. `open_place` follows the links of a path; `open_place_in` takes one name of
+/// a folder and follows no link: the handle is of the link itself.
+Result<Fd> open_place(const std::string& path);
+Result<Fd> open_place_in(const Fd& folder, const std::string& name);
+/// The place where a link leads, the link being in `folder`. kInvalid if `link` is no link.
+Result<Fd> follow_link(const Fd& folder, const Fd& link);
+std::optional<FileStatus> status_of(const Fd& place);
+/// The names in a folder, sorted; none if it cannot be read.
+std::vector<std::string> list_folder(const Fd& folder);
+/// As above, of a place. kDenied, with the reason, if the place is neither a folder nor a regular file with one name: a
+/// file with a second name may belong to another folder as well. `path` is for the error's text.
+Status make_private(const Fd& place, const std::string& path);
+Status give_to(const Fd& place, const std::string& path, uint32_t owner);
+/// Why `make_private` and `give_to` leave a thing of this status alone; empty if they do not.
+std::string reason_to_leave(const FileStatus& status);
+
 /// A second name for the same file, in place of whatever had it. A copy where the file system has no links.
 Status link_file(const std::string& path, const std::string& second);
 
@@ -100,6 +123,7 @@ struct TreeSize {
 TreeSize size_of_tree(const std::string& folder);
 
 /// A lock on the file of this name, which is made if it is not there. The lock ends with its descriptor or its process.
+/// A link of this name is not followed: it is an error.
 /// kConflict if another process has it, or if another process removed or replaced the file meanwhile.
 Result<Fd> lock_file(const std::string& path);
 
