@@ -272,7 +272,7 @@ void Deployer::make_current(State& state, DeployedRef function) {
     if (old.function) left.push_back(std::move(old.function));
   }
   leave(left);
-  collect(state);
+  collect(state, Collected::kReleased);
 }
 
 void Deployer::remove(const std::string& tenant, std::string name, Done<std::vector<DeployedRef>> done) {
@@ -282,7 +282,7 @@ void Deployer::remove(const std::string& tenant, std::string name, Done<std::vec
       QUERN_TRY(state.remove_function(tenant, name));
       auto removed = registry_.remove(tenant, name);
       leave(removed);
-      collect(state);
+      collect(state, Collected::kReleased);
       tell_storage(state, tenant);
       return removed;
     }()));
@@ -427,7 +427,7 @@ void Deployer::bring_all_back() {
   stored_.clear();
   // What constants were taken out of, and what a crash left.
   state_.ask([this](State& state) {
-    collect(state);
+    collect(state, Collected::kAll);
     return true;
   });
   os::log_info("functions: all {} stored versions were looked at, {} are ready", all, ready);

@@ -183,7 +183,8 @@ class Deployer {
   Status put_again(const Content& content);
   Status take_constants_out(FunctionRecord& record, const Manifest& manifest, const Files& files);
   void leave(const std::vector<DeployedRef>& versions);
-  void collect(State& state);
+  enum class Collected : uint8_t { kReleased, kAll };
+  void collect(State& state, Collected what);
   void tell_storage(State& state, const std::string& tenant);
 
   // Constant after construction.
@@ -233,8 +234,10 @@ auto Deployer::put_and_record(const std::vector<Piece>& pieces, Record&& record)
   return state_.ask([&](State& state) -> decltype(record(state)) {
     for (const Piece& piece : pieces) writing_.erase(writing_.find(piece.hash));
     auto recorded = put.ok() ? record(state) : decltype(record(state))(put.error());
+    if (recorded.ok()) return recorded;
     // What was written for nothing is nobody's, and counts for nobody: it leaves the disk again.
-    if (!recorded.ok()) collect(state);
+    for (const Piece& piece : pieces) state.release(piece.hash);
+    collect(state, Collected::kReleased);
     return recorded;
   });
 }

@@ -133,8 +133,9 @@ void Deployer::leave(const std::vector<DeployedRef>& versions) {
     if (version.use_count() > 1) leaving_.push_back(version);
 }
 
-// Objects that nobody needs any more leave the disk: their names now, their bytes when there is time.
-void Deployer::collect(State& state) {
+// Objects that nobody needs any more leave the disk: their names now, their bytes when there is time. The whole store is
+// looked through at the start alone: all tenants share this thread, and a removal takes as long as what it removes.
+void Deployer::collect(State& state, Collected what) {
   std::vector<DeployedRef> still_used;
   std::set<std::string> also(writing_.begin(), writing_.end());
   std::erase_if(leaving_, [](const auto& one) { return one.expired(); });
@@ -144,7 +145,7 @@ void Deployer::collect(State& state) {
         if (constant) also.insert(constant->hash);
       still_used.push_back(std::move(function));
     }
-  auto collected = state.collect(also);
+  auto collected = what == Collected::kAll ? state.collect(also) : state.collect_released(also);
   if (!collected.ok()) return os::log_warning("state: is not collected: {}", collected.error().text);
   if (collected->empty()) return;
   intake_.run([paths = *std::move(collected)] {
@@ -192,7 +193,7 @@ Status Deployer::drop_object(const std::string& tenant, std::string_view hash) {
     QUERN_TRY(const auto known, state.tenant_object(tenant, hash));
     if (!known) return no_object(hash);
     QUERN_TRY(state.remove_tenant_object(tenant, hash));
-    collect(state);
+    collect(state, Collected::kReleased);
     tell_storage(state, tenant);
     return {};
   });

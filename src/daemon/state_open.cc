@@ -188,6 +188,9 @@ Status State::begin_changes(const std::string& folder) {
   QUERN_TRY(
       database_.execute("CREATE TABLE IF NOT EXISTS changes (count INTEGER NOT NULL); "
                         "INSERT INTO changes SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM changes)"));
+  // Who still names an object that was released is asked with every removal. An older Quern keeps these, too.
+  for (const char* table : {"version_files", "version_constants", "binaries", "tenant_objects"})
+    QUERN_TRY(database_.execute(fmt::format("CREATE INDEX IF NOT EXISTS {0}_by_object ON {0} (object)", table)));
   {
     Statement row(database_, "SELECT count FROM changes");
     QUERN_TRY(row.next());
