@@ -179,8 +179,8 @@ class Deployer {
   ConstantRef constant_of(const ConstantRecord& record);
   Status put_all(const std::vector<Piece>& pieces);
   template <class Record>
-  auto put_and_record(const std::vector<Piece>& pieces, Record&& record);
-  Status put_again(const Content& content);
+  auto put_and_record(const std::string& tenant, const std::vector<Piece>& pieces, Record&& record);
+  Status put_again(const std::string& tenant, const Content& content);
   Status take_constants_out(FunctionRecord& record, const Manifest& manifest, const Files& files);
   void leave(const std::vector<DeployedRef>& versions);
   enum class Collected : uint8_t { kReleased, kAll };
@@ -225,13 +225,13 @@ class Deployer {
 // Objects first, then what names them. Writing takes as long as the disk does and holds up nobody: a collection
 // meanwhile leaves them alone.
 template <class Record>
-auto Deployer::put_and_record(const std::vector<Piece>& pieces, Record&& record) {
-  state_.ask([&](State&) {
+auto Deployer::put_and_record(const std::string& tenant, const std::vector<Piece>& pieces, Record&& record) {
+  state_.ask(tenant, [&](State&) {
     for (const Piece& piece : pieces) writing_.insert(piece.hash);
     return true;
   });
   const Status put = put_all(pieces);
-  return state_.ask([&](State& state) -> decltype(record(state)) {
+  return state_.ask(tenant, [&](State& state) -> decltype(record(state)) {
     for (const Piece& piece : pieces) writing_.erase(writing_.find(piece.hash));
     auto recorded = put.ok() ? record(state) : decltype(record(state))(put.error());
     if (recorded.ok()) return recorded;

@@ -291,6 +291,26 @@ TEST_F(DeployerTest, ADiskThatBlocksHoldsUpNobodyElse) {
   EXPECT_TRUE(deployer_->put_object("a", *std::move(upload)).ok());
 }
 
+TEST_F(DeployerTest, ManyChangesOfOneTenantDoNotDelayThoseOfAnother) {
+  add_function("one", "1");
+  std::binary_semaphore has_begun{0}, may_go{0};
+  deployer_->history("a", "one", [&](const Result<History>&) {
+    has_begun.release();
+    may_go.acquire();
+  });
+  has_begun.acquire();
+  // The thread of the state is busy, and what is asked for waits.
+  constexpr int kMany = 200;
+  std::string order;
+  for (int i = 0; i < kMany; ++i)
+    deployer_->set("a", "one", {{"priority", "3"}}, [&](const Result<DeployedRef>&) { order += 'a'; });
+  deployer_->set("b", "none", {{"priority", "3"}}, [&](const Result<DeployedRef>&) { order += 'b'; });
+  may_go.release();
+  ASSERT_TRUE(set_settings("one", {{"priority", "3"}}).ok());
+  EXPECT_EQ(order.size(), kMany + 1u);
+  EXPECT_EQ(order.find('b'), 1u) << "one tenant's turn comes after one change of the other";
+}
+
 TEST_F(DeployerTest, SettingsAreChangedTogetherOrNotAtAll) {
   add_function("one", "1");
   ASSERT_TRUE(set_settings("one", {{"priority", "3"}}).ok());
