@@ -190,6 +190,7 @@ Result<std::optional<Deployed>> Deployer::deploy_now(Job& job) {
                                name, show_bytes(files.large.at(name).size_bytes),
                                show_bytes(FolderReceiver::kSmallFile), show_bytes(FolderReceiver::kInMemory)));
   };
+  QUERN_TRY(check_links(files));
   QUERN_TRY(check_small("function.yaml"));
   ParsedManifest parsed = parse_manifest(files);
   if (!parsed.manifest) return invalid(list_mistakes(parsed.mistakes));
