@@ -21,7 +21,8 @@ using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, Executor>;
 using Timer =
     asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>;
 constexpr auto kTuple = asio::as_tuple(kAwait);
-// Connections past the limit that are told so, each for one request; those past these are just closed.
+// Connections past the limit that are told so, each for one request. For one more the oldest that has sent nothing yet
+// is closed; where all have sent something, the new one is.
 constexpr uint32_t kMostRefused = 64;
 constexpr int kShedAtOnce = 8;
 
@@ -75,7 +76,7 @@ class Worker {
     const uint32_t most = front.config.limits.connections;
     const bool is_full = is_last || (others >= most && !shed());
     if (is_full) front.refused.fetch_add(1, std::memory_order_relaxed);
-    if (shard_.is_stopping || (is_full && others >= most + kMostRefused)) {
+    if (shard_.is_stopping || (is_full && others >= most + kMostRefused && !end_first(shard_.silent))) {
       front.connections.fetch_sub(1, std::memory_order_relaxed);
       return;
     }
@@ -90,9 +91,13 @@ class Worker {
 
   // The one that has been idle for longest ends. False if none is.
   bool shed() {
-    if (shard_.idle.empty()) return false;
-    shard_.idle.front()->wind_down();
+    if (!end_first(shard_.idle)) return false;
     shard_.front.shed.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  static bool end_first(const std::list<Connection*>& connections) {
+    if (connections.empty()) return false;
+    connections.front()->wind_down();
     return true;
   }
 

@@ -30,6 +30,8 @@ struct ServerLimits {
   /// In which some of a body, or of an answer, gets through: a caller that is slower keeps what others could use.
   Duration slowest_turn = Duration::seconds(300);
   uint32_t connections = 1024;  ///< past it the longest idle ones are closed; where none is, new ones get 503
+  /// For a connection that gets 503: until the head of its request is there, and then until its caller has read why.
+  Duration refused = Duration::seconds(1);
 };
 
 struct ServerConfig {

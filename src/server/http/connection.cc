@@ -118,9 +118,9 @@ void Connection::check_deadline(Time now) {
 void Connection::set_idle(bool is_idle) {
   if (is_idle == is_idle_) return;
   is_idle_ = is_idle;
-  if (is_refused_) return;  // it gives way once it was told
-  auto& from = is_idle ? place_ : shard_.idle;
-  auto& to = is_idle ? shard_.idle : place_;
+  auto& there = is_refused_ ? shard_.silent : shard_.idle;
+  auto& from = is_idle ? place_ : there;
+  auto& to = is_idle ? there : place_;
   to.splice(to.end(), from, at_);
 }
 
@@ -217,7 +217,7 @@ Task<Connection::Io> Connection::read_head() {
   answer_room_.reset();
   set_idle(true);
   if (shard_.is_stopping) co_return Io::kClosed;
-  arm(limits_.keep_alive);
+  arm(is_refused_ ? limits_.refused : limits_.keep_alive);
   size_t scanned = 0;
   for (;;) {
     if (!is_peeking_ && !has_peeked_) start_peek();
@@ -226,7 +226,7 @@ Task<Connection::Io> Connection::read_head() {
     set_idle(false);
     if (peek_error_ || is_ending_) {
       // Nobody is owed an answer before the first byte of a head.
-      co_return has_timed_out_&& filled_ > 0 ? Io::kTimedOut : Io::kClosed;
+      co_return has_timed_out_&& filled_ > 0 && !is_refused_ ? Io::kTimedOut : Io::kClosed;
     }
     const bool is_first = filled_ == 0;
     filled_ += peeked_;
@@ -237,7 +237,7 @@ Task<Connection::Io> Connection::read_head() {
       head_.size = end;
       co_return Io::kOk;
     }
-    if (is_first) arm(limits_.header_time);
+    if (is_first && !is_refused_) arm(limits_.header_time);
     scanned = filled_;
     if (filled_ > limits_.header_bytes) {
       disarm();
@@ -493,7 +493,7 @@ Task<> Connection::linger() {
   socket_.shutdown(Socket::shutdown_send, ec);
   if (is_ending_ || has_gone_) co_return;
   if (unread_ == 0 && !has_peeked_) co_return;
-  deadline_ = os::now() + limits_.linger;
+  deadline_ = os::now() + (is_refused_ ? std::min(limits_.refused, limits_.linger) : limits_.linger);
   while (!ec) {
     if (is_peeking_) {
       co_await peek_signal_.wait();

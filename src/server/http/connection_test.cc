@@ -234,6 +234,7 @@ TEST_F(ConnectionTest, IdleConnectionsGiveWay) {
 
 TEST_F(ConnectionTest, MostConnections) {
   config_.limits.connections = 2;
+  config_.limits.refused = Duration::seconds(60);  // nobody is closed for being slow
   daemon_.holds = true;
   start();
   auto a = client(), b = client();
@@ -244,9 +245,27 @@ TEST_F(ConnectionTest, MostConnections) {
   auto c = client();
   expect_error(c->ask(get("/v2")), 503, "unavailable");
   EXPECT_TRUE(c->is_at_end());
+  c.reset();
+  // More than there are places for refused ones, and all are silent: the oldest give way to one that asks.
+  std::vector<std::unique_ptr<TestClient>> silent;
+  for (int i = 0; i < 70; ++i) silent.push_back(client());
+  expect_error(client()->ask(get("/v2")), 503, "unavailable");
+  EXPECT_TRUE(silent.front()->is_at_end());
+  expect_error(silent.back()->ask(get("/v2")), 503, "unavailable");
   daemon_.release();
   EXPECT_EQ(a->read().status, 200);
   EXPECT_EQ(b->read().status, 200);
+}
+
+TEST_F(ConnectionTest, ARefusedConnectionThatSendsNoRequestEndsSoon) {
+  config_.limits.connections = 0;
+  config_.limits.linger = Duration::millis(20);  // looks at connections every 5 ms
+  config_.limits.refused = Duration::millis(40);
+  start();
+  auto silent = client(), slow = client();
+  slow->send("GET /v2 HTT");
+  EXPECT_TRUE(silent->is_at_end());
+  EXPECT_TRUE(slow->is_at_end());
 }
 
 TEST_F(ConnectionTest, WhoEndsSendingIsAnswered) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <string>
@@ -91,17 +92,20 @@ class TestClient {
     send(text);
     return read();
   }
-  bool is_at_end() { return buffer_.empty() && !more(); }
+  /// The server has ended the connection, and nothing is left to read.
+  bool is_at_end() { return buffer_.empty() && !more() && has_ended_; }
 
  private:
   bool more() {
     char some[65536];
     const ssize_t size = recv(fd_, some, sizeof some, 0);
     if (size > 0) buffer_.append(some, static_cast<size_t>(size));
+    has_ended_ = size == 0 || (size < 0 && errno == ECONNRESET);
     return size > 0;
   }
 
   int fd_;
+  bool has_ended_ = false;
   std::string buffer_;
 };
 
