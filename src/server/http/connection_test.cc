@@ -232,6 +232,28 @@ TEST_F(ConnectionTest, IdleConnectionsGiveWay) {
   EXPECT_EQ(b->ask(get("/v2")).status, 200);
 }
 
+TEST_F(ConnectionTest, IdleConnectionsOfOtherThreadsGiveWay) {
+  config_.limits.connections = 2;
+  config_.threads = 2;  // connections are dealt out to them in turns
+  daemon_.holds = true;
+  start();
+  auto busy = client();
+  busy->send(post("/v2/models/echo/infer", kOneTensor));
+  ASSERT_TRUE(daemon_.wait_held());
+  auto idle = client();
+  EXPECT_EQ(idle->ask(get("/v2")).status, 200);
+  // The third is dealt to the thread of the busy one.
+  auto more = client();
+  EXPECT_EQ(more->ask(get("/v2")).status, 200);
+  EXPECT_TRUE(idle->is_at_end());
+  more->send(post("/v2/models/echo/infer", kOneTensor));
+  ASSERT_TRUE(daemon_.wait_held());
+  expect_error(client()->ask(get("/v2")), 503, "unavailable");
+  daemon_.release();
+  EXPECT_EQ(busy->read().status, 200);
+  EXPECT_EQ(more->read().status, 200);
+}
+
 TEST_F(ConnectionTest, MostConnections) {
   config_.limits.connections = 2;
   config_.limits.refused = Duration::seconds(60);  // nobody is closed for being slow
