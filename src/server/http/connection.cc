@@ -26,7 +26,7 @@ constexpr size_t kKeptCapacity = kMiB;
 constexpr uint64_t kUnknown = ~uint64_t{0};
 // What a connection reads or writes before the others of its thread have their turn.
 constexpr size_t kTurn = 256 * kKiB;
-constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n", kVersion10 = "HTTP/1.0 ";
 
 // Drops what is done from the front of a buffer sequence.
 template <class Buffer>
@@ -193,13 +193,17 @@ void Connection::give_up() {
 }
 
 // A caller that closed its half of the connection and one that has gone look alike. What tells them apart is that the
-// system of the latter answers whatever we send by a reset; and "100 Continue" means nothing to the former.
+// system of the latter answers whatever we send by a reset; and "100 Continue" means nothing to the former. HTTP/1.0
+// has no such line: its caller gets the beginning of its answer, which is the same for all answers.
 void Connection::check_caller(Time now) {
   if (!is_waiting() || has_gone_ || now < ask_caller_at_) return;
   if (!was_asked_) {
     was_asked_ = true;
     Code ignored;
-    if (!head_.is_http_10) socket_.write_some(asio::buffer(kContinue), ignored);
+    if (head_.is_http_10)
+      sent_ahead_ = socket_.write_some(asio::buffer(kVersion10), ignored);
+    else
+      socket_.write_some(asio::buffer(kContinue), ignored);
     return;
   }
   pollfd state{socket_.native_handle(), 0, 0};
@@ -416,7 +420,7 @@ Task<Connection::Io> Connection::send_continue() {
 }
 
 void Connection::begin_head(int status, std::string_view content_type, uint64_t content_length) {
-  answer_head_.assign(head_.is_http_10 ? "HTTP/1.0 " : "HTTP/1.1 ");
+  answer_head_.assign(head_.is_http_10 ? kVersion10.substr(std::exchange(sent_ahead_, 0)) : "HTTP/1.1 ");
   append_number(answer_head_, static_cast<uint64_t>(status));
   answer_head_ += ' ';
   answer_head_ += reason_of(status);

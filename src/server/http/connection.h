@@ -216,6 +216,7 @@ class Connection {
   bool is_calling_ = false, is_tracing_ = false, is_deploying_ = false, has_gone_ = false;
   Time ask_caller_at_ = Time::never();  ///< it sends no more: when to find out whether it still listens
   bool was_asked_ = false;
+  size_t sent_ahead_ = 0;  ///< bytes of the answer's first line, by which it was asked
   Signal done_;
 };
 

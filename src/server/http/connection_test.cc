@@ -290,20 +290,62 @@ TEST_F(ConnectionTest, ARefusedConnectionThatSendsNoRequestEndsSoon) {
   EXPECT_TRUE(slow->is_at_end());
 }
 
+// A deploy and calls, which the daemon holds.
+const std::string kDeploy = request("PUT", "/v1/functions/new", "tar"),
+                  kCall = post("/v2/models/echo/infer", kOneTensor),
+                  kOldCall =
+                      "POST /v2/models/echo/infer HTTP/1.0\r\nContent-Length: " + std::to_string(kOneTensor.size()) +
+                      "\r\n\r\n" + kOneTensor;
+
 TEST_F(ConnectionTest, WhoEndsSendingIsAnswered) {
   daemon_.holds = true;
   config_.limits.linger = Duration::millis(20);  // looks at callers every 5 ms
   config_.limits.half_closed = Duration::millis(1);
   start();
-  auto caller = client();
-  caller->send(post("/v2/models/echo/infer", kOneTensor));
-  ASSERT_TRUE(daemon_.wait_held());
-  caller->end_sending();
-  EXPECT_EQ(caller->read().status, 100) << "whether it still listens is asked";
-  daemon_.release();
-  EXPECT_EQ(caller->read().status, 200);
-  EXPECT_TRUE(caller->is_at_end());
+  for (const auto& [text, status] : {std::pair(kCall, 200), {kDeploy, 201}}) {
+    auto caller = client();
+    caller->send(text);
+    ASSERT_TRUE(daemon_.wait_held());
+    caller->end_sending();
+    EXPECT_EQ(caller->read().status, 100) << "whether it still listens is asked";
+    daemon_.release();
+    EXPECT_EQ(caller->read().status, status);
+    EXPECT_TRUE(caller->is_at_end());
+  }
   EXPECT_TRUE(daemon_.cancelled.with([](const auto& ids) { return ids.empty(); }));
+}
+
+TEST_F(ConnectionTest, ACallerOfHttp10ThatEndsSendingIsAnswered) {
+  daemon_.holds = true;
+  config_.limits.linger = Duration::millis(20);
+  config_.limits.half_closed = Duration::millis(1);
+  start();
+  for (const bool was_asked : {true, false}) {
+    auto caller = client();
+    caller->send(kOldCall);
+    ASSERT_TRUE(daemon_.wait_held());
+    caller->end_sending();
+    if (was_asked) {
+      EXPECT_EQ(caller->peek(), "HTTP/1.0 ") << "the beginning of every answer";
+    }
+    daemon_.release();
+    const Response answer = caller->read();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.first_line, "HTTP/1.0 200 OK");
+    EXPECT_TRUE(caller->is_at_end());
+  }
+  EXPECT_TRUE(daemon_.cancelled.with([](const auto& ids) { return ids.empty(); }));
+}
+
+TEST_F(ConnectionTest, WhoEndsSendingWhatIsAnsweredAtOnceIsAnswered) {
+  start();
+  for (const auto& [text, status] : {std::pair(kCall, 200), {kDeploy, 201}, {kOldCall, 200}}) {
+    auto caller = client();
+    caller->send(text);
+    caller->end_sending();
+    EXPECT_EQ(caller->read().status, status);
+    EXPECT_TRUE(caller->is_at_end());
+  }
 }
 
 TEST_F(ConnectionTest, WhoHasGoneIsNotWorkedFor) {
@@ -311,8 +353,7 @@ TEST_F(ConnectionTest, WhoHasGoneIsNotWorkedFor) {
   config_.limits.linger = Duration::millis(20);
   config_.limits.half_closed = Duration::millis(1);
   start();
-  for (const std::string& text :
-       {post("/v2/models/echo/infer", kOneTensor), request("PUT", "/v1/functions/new", "tar")}) {
+  for (const std::string& text : {kCall, kDeploy, kOldCall}) {
     auto caller = client();
     caller->send(text);
     ASSERT_TRUE(daemon_.wait_held());

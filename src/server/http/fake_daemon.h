@@ -54,6 +54,8 @@ class FakeDaemon : public daemon::Daemon {
   void release() {
     auto held = held_.with([](auto& calls) { return std::exchange(calls, {}); });
     for (auto& [id, call] : held) finish(std::move(call.first), call.second);
+    auto deploys = deploys_.with([](auto& all) { return std::exchange(all, {}); });
+    for (auto& [id, done] : deploys) done(daemon::Deployed{functions_[0], true, false, {}});
   }
   /// Waits until an object that was sent came back.
   bool wait_unread() { return unread_event_.wait(Duration::seconds(20)) && unread_event_.drain(); }

@@ -20,7 +20,8 @@
 namespace quern::server {
 
 struct Response {
-  int status = 0;                              ///< 0: the connection ended instead
+  int status = 0;  ///< 0: the connection ended instead
+  std::string first_line;
   std::map<std::string, std::string> headers;  ///< names in lower case
   std::string body;
 
@@ -73,6 +74,7 @@ class TestClient {
     std::string head = buffer_.substr(0, end + 2);
     buffer_.erase(0, end + 4);
     response.status = std::stoi(head.substr(9, 3));
+    response.first_line = head.substr(0, head.find("\r\n"));
     for (size_t at = head.find("\r\n") + 2; at < head.size();) {
       const size_t line_end = head.find("\r\n", at), colon = head.find(": ", at);
       std::string name = head.substr(at, colon - at);
@@ -87,6 +89,11 @@ class TestClient {
     response.body = buffer_.substr(0, length);
     buffer_.erase(0, length);
     return response;
+  }
+  /// What has come and was not read yet; waits until something has.
+  const std::string& peek() {
+    if (buffer_.empty()) more();
+    return buffer_;
   }
   Response ask(std::string_view text) {
     send(text);
