@@ -24,8 +24,6 @@ constexpr uint64_t kMostDrained = kMiB;
 constexpr size_t kKeptCapacity = kMiB;
 // Nobody knows what is still to come of this request.
 constexpr uint64_t kUnknown = ~uint64_t{0};
-// What a connection reads or writes before the others of its thread have their turn.
-constexpr size_t kTurn = 256 * kKiB;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n", kVersion10 = "HTTP/1.0 ";
 
 // Drops what is done from the front of a buffer sequence.
@@ -342,7 +340,7 @@ Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tena
 Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) {
   Code ec;
   asio::mutable_buffer cut;
-  size_t turn = kTurn, got = 0;
+  size_t turn = limits_.turn_bytes, got = 0;
   Time waits_since{0};
   into = skip_front(into, 0);
   while (!into.empty()) {
@@ -352,16 +350,16 @@ Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) 
       // The limit on a head is one for all of it, and armed already.
       if (head_.size > 0) arm_turn(waits_since);
       std::tie(ec, size) = co_await socket_.async_read_some(some, kTuple);
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     unread_ -= size;
     into = skip_front(into, size);
-    if ((got += size) >= kTurn) got = 0, waits_since = {0};
+    if ((got += size) >= limits_.turn_bytes) got = 0, waits_since = {0};
     turn -= std::min(turn, size);
     if (turn == 0) {
       co_await let_others();
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
   }
   if (head_.size > 0) disarm();
@@ -379,7 +377,7 @@ Task<> Connection::let_others() { co_await asio::post(shard_.io, kAwait); }
 Task<Connection::Io> Connection::write_all(std::span<asio::const_buffer> from) {
   Code ec;
   asio::const_buffer cut;
-  size_t turn = kTurn, got = 0;
+  size_t turn = limits_.turn_bytes, got = 0;
   Time waits_since{0};
   from = skip_front(from, 0);
   while (!from.empty()) {
@@ -388,15 +386,15 @@ Task<Connection::Io> Connection::write_all(std::span<asio::const_buffer> from) {
     if (would_block(ec)) {
       arm_turn(waits_since);
       std::tie(ec, size) = co_await socket_.async_write_some(some, kTuple);
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     from = skip_front(from, size);
-    if ((got += size) >= kTurn) got = 0, waits_since = {0};
+    if ((got += size) >= limits_.turn_bytes) got = 0, waits_since = {0};
     turn -= std::min(turn, size);
     if (turn == 0) {
       co_await let_others();
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
   }
   disarm();
@@ -483,11 +481,12 @@ Task<Connection::Then> Connection::failed_read(Io how) {
   wants_alive_ = false;
   unread_ = kUnknown;
   const bool in_head = head_.size == 0;
-  Error error{ErrorCode::kDeadline,
-              fmt::format("request: {}", in_head ? "the head took longer than " + to_string(limits_.header_time)
-                                                 : fmt::format("nothing came of the body for {}, or less than {} in {}",
-                                                               to_string(limits_.body_idle), show_bytes(kTurn),
-                                                               to_string(limits_.slowest_turn)))};
+  Error error{
+      ErrorCode::kDeadline,
+      fmt::format("request: {}", in_head ? "the head took longer than " + to_string(limits_.header_time)
+                                         : fmt::format("nothing came of the body for {}, or less than {} in {}",
+                                                       to_string(limits_.body_idle), show_bytes(limits_.turn_bytes),
+                                                       to_string(limits_.slowest_turn)))};
   co_return co_await answer_failure(Failure(std::move(error), 408));
 }
 

@@ -72,6 +72,16 @@ TEST_F(ConnectionTest, Deploy) {
   expect_error(caller->ask(request("PUT", "/v1/functions/new@123456", "x")), 400, "invalid");
 }
 
+TEST_F(ConnectionTest, UploadsAreHandedOnInBoundedPieces) {
+  start();
+  const std::string body(5 * kMiB + 1, 'a');
+  EXPECT_EQ(ask(request("PUT", "/v1/functions/new", body)).status, 201);
+  EXPECT_EQ(ask(request("PUT", "/v1/objects", body)).status, 201);
+  EXPECT_TRUE(daemon_.deployed.with([&](const Bytes& bytes) { return as_text(bytes) == body; }));
+  EXPECT_GT(daemon_.largest_piece, 0u);
+  EXPECT_LE(daemon_.largest_piece, 256 * kKiB);
+}
+
 TEST_F(ConnectionTest, DeployFails) {
   daemon_.deploy_error = invalid("function.yaml:1:1: error: odd\nfunction.yaml:2:1: error: \"more\"");
   start();

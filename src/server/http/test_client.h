@@ -2,6 +2,8 @@
 #pragma once
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "server/http/fake_daemon.h"
 #include "server/server.h"
@@ -65,6 +68,10 @@ class TestClient {
     fd_ = -1;
   }
   void end_sending() { shutdown(fd_, SHUT_WR); }
+  /// Returns once all that was sent is at the server's socket, whether or not the server has read it.
+  void wait_delivered() {
+    for (int left = 1; ioctl(fd_, SIOCOUTQ, &left) == 0 && left > 0;) std::this_thread::yield();
+  }
 
   Response read(bool has_body = true) {
     Response response;
