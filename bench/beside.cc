@@ -92,15 +92,13 @@ Result<Bytes> large_tar(uint64_t round) {
 
 Status deploy_and_set(const Server& server, std::span<const std::byte> tar) {
   QUERN_TRY(auto client, server.connect());
+  QUERN_TRY(auto other, server.connect());
   std::atomic<bool> is_over{false};
   Status end;
   {
     os::Thread setter("bench-set", [&] {
-      auto other = server.connect();
-      if (!other.ok()) return;
       for (int i = 0; end.ok() && !is_over; ++i) {
-        if (auto set = other->set("saxpy", fmt::format("{{\"priority\": {}}}", 4 + i % 2)); !set.ok())
-          end = set.error();
+        if (auto set = other.set("saxpy", fmt::format("{{\"priority\": {}}}", 4 + i % 2)); !set.ok()) end = set.error();
         std::this_thread::sleep_for(std::chrono::nanoseconds(kBetweenSets.ns));
       }
     });

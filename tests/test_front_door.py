@@ -6,13 +6,14 @@ import resource
 import select
 import socket
 import sqlite3
+import tarfile
 import threading
 import time
 
 import numpy as np
 import pytest
-from conftest import (CALL_LIMIT, EXAMPLES, assert_error, children_of, command_of, folder_files, saxpy_inputs, tar_of,
-                      wait_gone)
+from conftest import (CALL_LIMIT, EXAMPLES, PRESET, assert_error, children_of, command_of, folder_files, saxpy_inputs,
+                      tar_of, wait_gone)
 
 KEYS = {"a": "key-of-a", "b": "key-of-b"}
 BUILD_LIMIT = 60  # the server's own, in seconds: what never ends is stopped by then
@@ -182,6 +183,35 @@ def test_uploads_are_bounded(make_server):
         assert refused.status == 429 and b"limits.storage" in refused.read()
         connection.close()
     assert server.request("PUT", "/v1/objects", bytes(500_000), key=KEYS["b"]).status == 201, "each has its own"
+
+
+def resident_bytes(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+@pytest.mark.fake
+@pytest.mark.skipif(PRESET != "dev", reason="sanitizers keep memory that was freed")
+def test_unfinished_uploads_take_no_memory(make_server):
+    server = make_server(config="devices: [{name: fake0, driver: fake}]\n")
+    constant = tarfile.TarInfo("w.bin")
+    constant.size = 100_000_000
+    zeros = memoryview(bytes(constant.size))
+    before = resident_bytes(server.process.pid)
+    unfinished = []
+    for path, begin, count in (("/v1/functions/large", constant.tobuf(), 4), ("/v1/objects", b"", 3)):
+        head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(begin) + len(zeros)}\r\n\r\n"
+        for _ in range(count):
+            one = socket.create_connection(("127.0.0.1", server.port), CALL_LIMIT)
+            unfinished.append(one)
+            one.sendall(head.encode() + begin)
+            one.sendall(zeros[1:])  # one byte is missing
+    assert server.request("GET", "/v2/health/live").status == 200
+    grown = resident_bytes(server.process.pid) - before
+    assert grown < 100 << 20, f"{len(unfinished)} uploads take {grown >> 20} MiB"
+    assert select.select(unfinished, [], [], 0)[0] == [], "an upload was refused"
+    for one in unfinished:
+        one.close()
 
 
 @pytest.mark.fake

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import time
 
 import numpy as np
@@ -310,6 +311,22 @@ def test_a_link_out_of_the_folder(server, tmp_path):
     (folder / "copy.cl").symlink_to("/etc/passwd")
     failed = server.cli("deploy", folder, check=1)
     assert "copy.cl" in failed.stderr and "link" in failed.stderr, failed.stderr
+
+
+def test_links_in_a_folder_that_tar_packs(server, tmp_path):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for name, content in copy_files().items():
+        (folder / name).write_bytes(content)
+    (folder / "secret.bin").symlink_to("/etc/passwd")
+
+    def pack():  # as curl -T sends it
+        return subprocess.run(["tar", "-C", folder, "-c", "."], check=True, capture_output=True).stdout
+    answer = server.request("PUT", "/v1/functions/copy", pack())
+    assert answer.status in (200, 201), answer.body
+    (folder / "copy.cl").rename(folder / "elsewhere.cl")
+    (folder / "copy.cl").symlink_to("elsewhere.cl")
+    refused(server, pack(), "copy.cl: is a link; pack the file itself")
 
 
 @pytest.mark.parametrize("command", ["deploy", "plan", "check", "run"])

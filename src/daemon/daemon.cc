@@ -88,9 +88,7 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   if (self->has_own_memory_) new_passing = [runner = self->runner_.get()] { return runner->new_passing(); };
   self->objects_ =
       std::make_unique<TenantObjects>(*self->deployer_, self->config_.host_cores, limits, std::move(new_passing));
-  *self->gone_ = [runner = self->runner_.get()](uint64_t function) {
-    (void)runner->post(FunctionGoneMessage{function});
-  };
+  *self->gone_ = [runner = self->runner_.get()](uint64_t function) { runner->tell_gone(function); };
   std::vector<std::string> names;
   for (const Tenant& tenant : self->tenants_) names.push_back(tenant.name);
   QUERN_TRY(self->standings_, StandingsKeeper::create(*self->runner_, *self->deployer_, std::move(names)));
@@ -234,8 +232,7 @@ void LiveDaemon::remove(const Tenant& tenant, std::string name, std::function<vo
                     [this, done = std::move(done)](Result<std::vector<DeployedRef>> versions) {
                       if (!versions.ok()) return done(std::move(versions).error());
                       // Waiting requests end now; running requests may end.
-                      for (const DeployedRef& function : *versions)
-                        (void)runner_->post(FunctionGoneMessage{function->id});
+                      for (const DeployedRef& function : *versions) runner_->tell_gone(function->id);
                       done({});
                     });
 }

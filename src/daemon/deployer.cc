@@ -199,6 +199,7 @@ Result<std::optional<Deployed>> Deployer::deploy_now(Job& job) {
                                name, show_bytes(files.large.at(name).size_bytes),
                                show_bytes(FolderReceiver::kSmallFile), show_bytes(FolderReceiver::kInMemory)));
   };
+  QUERN_TRY(check_links(files));
   QUERN_TRY(check_small("function.yaml"));
   ParsedManifest parsed = parse_manifest(files);
   if (!parsed.manifest) return invalid(list_mistakes(parsed.mistakes));
@@ -217,7 +218,7 @@ Result<std::optional<Deployed>> Deployer::deploy_now(Job& job) {
                        settings_text(current->manifest.settings) == settings_text(parsed.manifest->settings);
   if (is_same) {
     // What the disk lost of it since is there again: that is what the error of a damaged object advises.
-    QUERN_TRY(put_again(content));
+    QUERN_TRY(put_again(job.tenant, content));
     deployed.is_new = false;
     deployed.function = current;
     return std::optional<Deployed>(std::move(deployed));
@@ -231,7 +232,7 @@ Result<std::optional<Deployed>> Deployer::deploy_now(Job& job) {
 
 Result<Deployed> Deployer::store_and_switch(const Job& job, std::shared_ptr<DeployedFunction> function,
                                             const Content& content, Deployed deployed) {
-  return put_and_record(content.pieces, [&](State& state) -> Result<Deployed> {
+  return put_and_record(job.tenant, content.pieces, [&](State& state) -> Result<Deployed> {
     if (job.abandoned.wait({0})) return cancelled(job);
     QUERN_TRY(const auto overrides, state.settings(job.tenant, job.name));
     if (!overrides.empty()) {
@@ -287,17 +288,17 @@ void Deployer::make_current(State& state, DeployedRef function) {
     if (old.function) left.push_back(std::move(old.function));
   }
   leave(left);
-  collect(state);
+  collect(state, Collected::kReleased);
 }
 
 void Deployer::remove(const std::string& tenant, std::string name, Done<std::vector<DeployedRef>> done) {
-  state_.post([this, tenant, name = std::move(name), done = std::move(done)](State& state) {
+  state_.post(tenant, [this, tenant, name = std::move(name), done = std::move(done)](State& state) {
     done(told([&]() -> Result<std::vector<DeployedRef>> {
       if (registry_.slots(tenant, name).empty()) QUERN_TRY(registry_.find(tenant, name, ""));
       QUERN_TRY(state.remove_function(tenant, name));
       auto removed = registry_.remove(tenant, name);
       leave(removed);
-      collect(state);
+      collect(state, Collected::kReleased);
       tell_storage(state, tenant);
       return removed;
     }()));
@@ -305,8 +306,8 @@ void Deployer::remove(const std::string& tenant, std::string name, Done<std::vec
 }
 
 void Deployer::rollback(const std::string& tenant, std::string name, std::string version, Done<DeployedRef> done) {
-  state_.post([this, tenant, name = std::move(name), version = std::move(version),
-               done = std::move(done)](State& state) { done(told(rollback_now(state, tenant, name, version))); });
+  state_.post(tenant, [this, tenant, name = std::move(name), version = std::move(version), done = std::move(done)](
+                          State& state) { done(told(rollback_now(state, tenant, name, version))); });
 }
 
 Result<DeployedRef> Deployer::rollback_now(State& state, const std::string& tenant, const std::string& name,
@@ -340,8 +341,8 @@ Result<DeployedRef> Deployer::rollback_now(State& state, const std::string& tena
 
 void Deployer::set(const std::string& tenant, std::string name, std::map<std::string, std::string> changes,
                    Done<DeployedRef> done) {
-  state_.post([this, tenant, name = std::move(name), changes = std::move(changes),
-               done = std::move(done)](State& state) { done(told(set_now(state, tenant, name, changes))); });
+  state_.post(tenant, [this, tenant, name = std::move(name), changes = std::move(changes),
+                       done = std::move(done)](State& state) { done(told(set_now(state, tenant, name, changes))); });
 }
 
 Result<DeployedRef> Deployer::set_now(State& state, const std::string& tenant, const std::string& name,
@@ -376,7 +377,7 @@ Result<DeployedRef> Deployer::set_now(State& state, const std::string& tenant, c
 }
 
 void Deployer::history(const std::string& tenant, std::string name, Done<History> done) {
-  state_.post([this, tenant, name = std::move(name), done = std::move(done)](State& state) {
+  state_.post(tenant, [this, tenant, name = std::move(name), done = std::move(done)](State& state) {
     done(told([&]() -> Result<History> {
       const auto slots = registry_.slots(tenant, name);
       if (slots.empty()) QUERN_TRY(registry_.find(tenant, name, ""));
@@ -391,7 +392,7 @@ void Deployer::history(const std::string& tenant, std::string name, Done<History
 }
 
 Status Deployer::recover() {
-  QUERN_TRY(stored_, state_.ask([](State& state) { return state.functions(); }));
+  QUERN_TRY(stored_, state_.ask(StateThread::kServer, [](State& state) { return state.functions(); }));
   std::set<std::string> tenants;
   for (const TenantConfig& tenant : config_.tenants) tenants.insert(tenant.name);
   for (const FunctionRecord& record : stored_) {
@@ -407,7 +408,7 @@ Status Deployer::recover() {
   std::stable_partition(stored_.begin(), stored_.end(), [&](const FunctionRecord& record) {
     return seen.insert({record.tenant, record.name}).second;
   });
-  state_.ask([&](State& state) {
+  state_.ask(StateThread::kServer, [&](State& state) {
     for (const std::string& tenant : tenants) tell_storage(state, tenant);
     return true;
   });
@@ -441,8 +442,8 @@ void Deployer::bring_all_back() {
   }
   stored_.clear();
   // What constants were taken out of, and what a crash left.
-  state_.ask([this](State& state) {
-    collect(state);
+  state_.ask(StateThread::kServer, [this](State& state) {
+    collect(state, Collected::kAll);
     return true;
   });
   os::log_info("functions: all {} stored versions were looked at, {} are ready", all, ready);
@@ -464,7 +465,7 @@ Status Deployer::bring_back(FunctionRecord record) {
   function->created_at = record.created_at;
   function->order = record.order;
   const DeployedRef back = function;
-  QUERN_TRY(state_.ask([&](State& state) -> Status {
+  QUERN_TRY(state_.ask(StateThread::kServer, [&](State& state) -> Status {
     QUERN_TRY(const auto overrides, state.settings(record.tenant, record.name));
     QUERN_TRY(const Settings settings, with_overrides(function->manifest.settings, overrides));
     function->live_settings->set(settings);

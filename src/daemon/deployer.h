@@ -180,11 +180,12 @@ class Deployer {
   ConstantRef constant_of(const ConstantRecord& record);
   Status put_all(const std::vector<Piece>& pieces);
   template <class Record>
-  auto put_and_record(const std::vector<Piece>& pieces, Record&& record);
-  Status put_again(const Content& content);
+  auto put_and_record(const std::string& tenant, const std::vector<Piece>& pieces, Record&& record);
+  Status put_again(const std::string& tenant, const Content& content);
   Status take_constants_out(FunctionRecord& record, const Manifest& manifest, const Files& files);
   void leave(const std::vector<DeployedRef>& versions);
-  void collect(State& state);
+  enum class Collected : uint8_t { kReleased, kAll };
+  void collect(State& state, Collected what);
   void tell_storage(State& state, const std::string& tenant);
 
   // Constant after construction.
@@ -225,17 +226,19 @@ class Deployer {
 // Objects first, then what names them. Writing takes as long as the disk does and holds up nobody: a collection
 // meanwhile leaves them alone.
 template <class Record>
-auto Deployer::put_and_record(const std::vector<Piece>& pieces, Record&& record) {
-  state_.ask([&](State&) {
+auto Deployer::put_and_record(const std::string& tenant, const std::vector<Piece>& pieces, Record&& record) {
+  state_.ask(tenant, [&](State&) {
     for (const Piece& piece : pieces) writing_.insert(piece.hash);
     return true;
   });
   const Status put = put_all(pieces);
-  return state_.ask([&](State& state) -> decltype(record(state)) {
+  return state_.ask(tenant, [&](State& state) -> decltype(record(state)) {
     for (const Piece& piece : pieces) writing_.erase(writing_.find(piece.hash));
     auto recorded = put.ok() ? record(state) : decltype(record(state))(put.error());
+    if (recorded.ok()) return recorded;
     // What was written for nothing is nobody's, and counts for nobody: it leaves the disk again.
-    if (!recorded.ok()) collect(state);
+    for (const Piece& piece : pieces) state.release(piece.hash);
+    collect(state, Collected::kReleased);
     return recorded;
   });
 }

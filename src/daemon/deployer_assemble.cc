@@ -196,7 +196,7 @@ Status Deployer::check_fits(const DeployedFunction& function, std::vector<std::s
 
 // Compiled programs are a cache: one that is missing, damaged or recorded in a way that nobody reads is compiled again.
 std::optional<BinaryContent> Deployer::find_binary(const std::string& key) {
-  const auto known = state_.ask([&](State& state) { return state.binary(key); });
+  const auto known = state_.ask(StateThread::kServer, [&](State& state) { return state.binary(key); });
   if (known.ok() && *known) {
     const auto signatures = ipc::decode_signatures((*known)->signatures);
     auto binary = objects_.get((*known)->object);
@@ -260,7 +260,7 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
 
 Status Deployer::store_binary(const std::string& key, const BinaryContent& content) {
   const std::string object = sha256(content.binary);
-  return put_and_record({{object, content.binary}}, [&](State& state) {
+  return put_and_record(StateThread::kServer, {{object, content.binary}}, [&](State& state) {
     return state.put_binary({key, object, content.signatures});
   });
 }

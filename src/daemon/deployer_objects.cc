@@ -113,8 +113,8 @@ Status Deployer::put_all(const std::vector<Piece>& pieces) {
   return {};
 }
 
-Status Deployer::put_again(const Content& content) {
-  return put_and_record(content.pieces, [](State&) { return Status(); });
+Status Deployer::put_again(const std::string& tenant, const Content& content) {
+  return put_and_record(tenant, content.pieces, [](State&) { return Status(); });
 }
 
 // What an older Quern stored has its constants in files: they are taken out of them once, here.
@@ -123,7 +123,8 @@ Status Deployer::take_constants_out(FunctionRecord& record, const Manifest& mani
   if (content.constants.empty()) return {};
   record.files = content.files;
   record.constants = content.constants;
-  return put_and_record(content.pieces, [&](State& state) { return state.change_objects(record); });
+  return put_and_record(StateThread::kServer, content.pieces,
+                        [&](State& state) { return state.change_objects(record); });
 }
 
 // On the thread of the state, and `versions` is all that we hold of them: whoever else does may still need their
@@ -133,8 +134,9 @@ void Deployer::leave(const std::vector<DeployedRef>& versions) {
     if (version.use_count() > 1) leaving_.push_back(version);
 }
 
-// Objects that nobody needs any more leave the disk: their names now, their bytes when there is time.
-void Deployer::collect(State& state) {
+// Objects that nobody needs any more leave the disk: their names now, their bytes when there is time. The whole store
+// is looked through at the start alone: all tenants share this thread, and a removal takes as long as what it removes.
+void Deployer::collect(State& state, Collected what) {
   std::vector<DeployedRef> still_used;
   std::set<std::string> also(writing_.begin(), writing_.end());
   std::erase_if(leaving_, [](const auto& one) { return one.expired(); });
@@ -144,7 +146,7 @@ void Deployer::collect(State& state) {
         if (constant) also.insert(constant->hash);
       still_used.push_back(std::move(function));
     }
-  auto collected = state.collect(also);
+  auto collected = what == Collected::kAll ? state.collect(also) : state.collect_released(also);
   if (!collected.ok()) return os::log_warning("state: is not collected: {}", collected.error().text);
   if (collected->empty()) return;
   intake_.run([paths = *std::move(collected)] {
@@ -166,7 +168,7 @@ Result<std::unique_ptr<Upload>> Deployer::begin_object(const std::string& tenant
 Result<ConstantRecord> Deployer::put_object(const std::string& tenant, std::unique_ptr<Upload> upload) {
   const auto receiver = Intake::finish<ObjectReceiver>(std::move(upload));
   ObjectWriter& writer = receiver->writer;
-  const Status put = put_and_record({{writer.hash(), {}, &writer}}, [&](State& state) -> Status {
+  const Status put = put_and_record(tenant, {{writer.hash(), {}, &writer}}, [&](State& state) -> Status {
     QUERN_TRY(state.put_tenant_object(tenant, writer.hash(), writer.size_bytes(), os::wall_time()));
     tell_storage(state, tenant);
     return {};
@@ -176,7 +178,7 @@ Result<ConstantRecord> Deployer::put_object(const std::string& tenant, std::uniq
 }
 
 Result<uint64_t> Deployer::object_bytes(const std::string& tenant, std::string_view hash) {
-  const auto known = state_.ask([&](State& state) { return state.tenant_object(tenant, hash); });
+  const auto known = state_.ask(tenant, [&](State& state) { return state.tenant_object(tenant, hash); });
   if (!known.ok()) return told(known.error());
   if (!*known) return no_object(hash);
   return (*known)->bytes;
@@ -188,11 +190,11 @@ Status Deployer::copy_object(std::string_view hash, uint64_t size_bytes, const o
 }
 
 Status Deployer::drop_object(const std::string& tenant, std::string_view hash) {
-  const Status dropped = state_.ask([&](State& state) -> Status {
+  const Status dropped = state_.ask(tenant, [&](State& state) -> Status {
     QUERN_TRY(const auto known, state.tenant_object(tenant, hash));
     if (!known) return no_object(hash);
     QUERN_TRY(state.remove_tenant_object(tenant, hash));
-    collect(state);
+    collect(state, Collected::kReleased);
     tell_storage(state, tenant);
     return {};
   });
@@ -201,15 +203,15 @@ Status Deployer::drop_object(const std::string& tenant, std::string_view hash) {
 }
 
 Result<std::vector<TenantObject>> Deployer::list_objects(const std::string& tenant) {
-  return told(state_.ask([&](State& state) { return state.tenant_objects(tenant); }));
+  return told(state_.ask(tenant, [&](State& state) { return state.tenant_objects(tenant); }));
 }
 
 Status Deployer::save_vtimes(const std::map<std::string, int64_t>& vtimes) {
-  return state_.ask([&](State& state) { return state.put_vtimes(vtimes); });
+  return state_.ask(StateThread::kServer, [&](State& state) { return state.put_vtimes(vtimes); });
 }
 
 Status Deployer::save_profiles(const ProfileRecords& records) {
-  return state_.ask([&](State& state) { return state.put_profiles(records); });
+  return state_.ask(StateThread::kServer, [&](State& state) { return state.put_profiles(records); });
 }
 
 }  // namespace quern::daemon

@@ -244,6 +244,26 @@ TEST_F(DeployerTest, AVersionThatACallHoldsKeepsItsConstants) {
   EXPECT_FALSE(is_stored(busy)) << "gone with the next collection";
 }
 
+TEST_F(DeployerTest, ARemovalLooksAtNoFileOfOthers) {
+  const std::string unnamed = *state_->objects().put(as_bytes_of("no record names this"));
+  const std::string constant = add_function("one", "weights");
+  const std::string object = *put_object("a", as_bytes_of("tensor"));
+  ASSERT_TRUE(deployer_->drop_object("a", object).ok());
+  EXPECT_FALSE(is_stored(object));
+  ASSERT_TRUE(remove("one").ok());
+  EXPECT_FALSE(is_stored(constant));
+  // A put whose record fails takes its own bytes away again, and nothing else.
+  ASSERT_TRUE(state_
+                  ->execute_for_test("CREATE TRIGGER full BEFORE INSERT ON tenant_objects "
+                                     "BEGIN SELECT RAISE(ABORT, 'no space'); END")
+                  .ok());
+  EXPECT_FALSE(put_object("a", as_bytes_of("for nothing")).ok());
+  EXPECT_FALSE(is_stored(sha256("for nothing")));
+  EXPECT_TRUE(is_stored(unnamed)) << "the whole store is looked through at the start alone";
+  open();
+  EXPECT_FALSE(is_stored(unnamed));
+}
+
 TEST_F(DeployerTest, ADiskThatBlocksHoldsUpNobodyElse) {
   std::counting_semaphore<> is_blocked{0}, may_go{0};
   std::atomic<bool> blocks{false};
@@ -269,6 +289,26 @@ TEST_F(DeployerTest, ADiskThatBlocksHoldsUpNobodyElse) {
   may_go.release();
   ASSERT_TRUE(written.get_future().get().ok());
   EXPECT_TRUE(deployer_->put_object("a", *std::move(upload)).ok());
+}
+
+TEST_F(DeployerTest, ManyChangesOfOneTenantDoNotDelayThoseOfAnother) {
+  add_function("one", "1");
+  std::binary_semaphore has_begun{0}, may_go{0};
+  deployer_->history("a", "one", [&](const Result<History>&) {
+    has_begun.release();
+    may_go.acquire();
+  });
+  has_begun.acquire();
+  // The thread of the state is busy, and what is asked for waits.
+  constexpr int kMany = 200;
+  std::string order;
+  for (int i = 0; i < kMany; ++i)
+    deployer_->set("a", "one", {{"priority", "3"}}, [&](const Result<DeployedRef>&) { order += 'a'; });
+  deployer_->set("b", "none", {{"priority", "3"}}, [&](const Result<DeployedRef>&) { order += 'b'; });
+  may_go.release();
+  ASSERT_TRUE(set_settings("one", {{"priority", "3"}}).ok());
+  EXPECT_EQ(order.size(), kMany + 1u);
+  EXPECT_EQ(order.find('b'), 1u) << "one tenant's turn comes after one change of the other";
 }
 
 TEST_F(DeployerTest, SettingsAreChangedTogetherOrNotAtAll) {

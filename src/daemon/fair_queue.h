@@ -44,7 +44,8 @@ class FairQueue {
     add(tenant, lines_[tenant], std::move(work));
     return true;
   }
-  /// Blocks; nothing once it is closed. Whoever gets something says when it is `done`.
+  /// Blocks; nothing once it is closed, or once it is finishing and empty. Whoever gets something says when it is
+  /// `done`.
   std::optional<Item> pop() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -53,6 +54,7 @@ class FairQueue {
         return lines_[tenant].running < limits_.running_of_tenant;
       });
       if (next == turns_.end()) {
+        if (is_finishing_ && waiting_ == 0) return std::nullopt;
         changed_.wait(lock);
         continue;
       }
@@ -91,6 +93,12 @@ class FairQueue {
     std::erase_if(turns_, [&](const std::string& tenant) { return lines_[tenant].items.empty(); });
     return taken;
   }
+  /// What waits is still given out, in its turn; then those who wait get nothing.
+  void finish() {
+    std::lock_guard lock(mutex_);
+    is_finishing_ = true;
+    changed_.notify_all();
+  }
   /// All that wait get nothing; what is left comes back.
   std::vector<T> close() {
     {
@@ -122,7 +130,7 @@ class FairQueue {
   std::map<std::string, Line> lines_;  ///< of tenants with work, waiting or running
   std::deque<std::string> turns_;      ///< those with work that waits, in the order of their turns
   size_t waiting_ = 0;
-  bool is_closed_ = false;
+  bool is_closed_ = false, is_finishing_ = false;
 };
 
 }  // namespace quern::daemon

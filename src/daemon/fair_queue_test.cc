@@ -35,6 +35,17 @@ TEST(FairQueue, IsBounded) {
   EXPECT_TRUE(queue.push_again("a", 6)) << "what was let in before goes on";
 }
 
+TEST(FairQueue, AQueueThatFinishesGivesOutWhatWaits) {
+  FairQueue<int> queue({8, 8, 1});
+  for (const int work : {1, 2}) ASSERT_TRUE(queue.push("a", int{work}));
+  queue.finish();
+  for (const int work : {1, 2}) {
+    EXPECT_EQ(queue.pop()->work, work);
+    queue.done("a");
+  }
+  EXPECT_FALSE(queue.pop());
+}
+
 TEST(FairQueue, WhatWaitsCanBeTakenOut) {
   FairQueue<int> queue({8, 8, 1});
   for (const int work : {1, 2, 3}) ASSERT_TRUE(queue.push("a", int{work}));

@@ -59,6 +59,7 @@ class FolderReceiver final : public Receiver, private TarStream::Sink {
   Status begin_file(const std::string& name, uint64_t size_bytes) override;
   Status add_bytes(std::span<const std::byte> bytes) override;
   Status end_file() override;
+  void skip_link(const std::string& name) override { files_.links.insert(name); }
   /// Writes what of these bytes, which are at `offset_`, is a tensor's.
   Status write(std::span<const std::byte> bytes);
   Status set_slices(std::span<const std::byte> head);

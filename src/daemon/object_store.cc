@@ -155,12 +155,18 @@ std::vector<std::string> ObjectStore::set_aside(const std::set<std::string>& kee
   std::vector<std::string> aside;
   for (const std::string& shelf : os::list_folder(folder_)) {
     for (const std::string& name : os::list_folder(folder_ + "/" + shelf)) {
-      if (!is_hash(name) || keep.contains(name)) continue;
-      std::string temporary = new_temporary();
-      if (os::rename_file(path_of(name), temporary).ok()) aside.push_back(std::move(temporary));
+      if (keep.contains(name)) continue;
+      if (auto file = set_one_aside(name)) aside.push_back(*std::move(file));
     }
   }
   return aside;
+}
+
+std::optional<std::string> ObjectStore::set_one_aside(std::string_view hash) {
+  if (!is_hash(hash)) return std::nullopt;
+  std::string temporary = new_temporary();
+  if (!os::rename_file(path_of(hash), temporary).ok()) return std::nullopt;
+  return temporary;
 }
 
 ObjectWriter::~ObjectWriter() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -49,6 +50,8 @@ class ObjectStore {
   /// Takes the names of all objects but these away, at once. The files that are left of them, for whoever has the time
   /// to remove them (os::remove_file); what is not removed goes at the next `open`.
   std::vector<std::string> set_aside(const std::set<std::string>& keep);
+  /// The same for one object, without a look at any other. Nothing if there is none.
+  std::optional<std::string> set_one_aside(std::string_view hash);
 
  private:
   friend class ObjectWriter;

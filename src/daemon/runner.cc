@@ -154,6 +154,7 @@ void Runner::serve() {
     forget_objects();
     for (Message& message : inbox_) handle(message);
     inbox_.clear();
+    for (const uint64_t function : functions_gone_.take()) forget_function(function);
     const std::vector<uint64_t> active(active_.begin(), active_.end());
     for (uint64_t key : active) drain_events(key);
     for (uint64_t which : ready) look_at(which);
@@ -242,11 +243,7 @@ void Runner::handle(Message& message) {
     if (is_theirs) feed(sched::Cancel{{cancel->request}});
     if (cancel->done) cancel->done(is_theirs);
   } else if (auto* gone = std::get_if<FunctionGoneMessage>(&message)) {
-    for (auto& [key, executor] : executors_) executor.process->forget_function(gone->function);
-    feed(sched::FunctionGone{{gone->function}});
-    forget_profile(gone->function);
-    function_names_.erase(gone->function);
-    std::erase_if(load_errors_, [&](const auto& item) { return !hosted_.contains(item.first); });
+    forget_function(gone->function);
   } else if (auto* fetched = std::get_if<FetchedMessage>(&message)) {
     const auto it = hosted_.find(fetched->object);
     if (it == hosted_.end()) return;  // the core changed its mind
@@ -295,6 +292,20 @@ void Runner::handle(Message& message) {
   } else if (auto* stop = std::get_if<StopMessage>(&message)) {
     stop_at_ = stop_at_ ? std::min(*stop_at_, stop->limit) : stop->limit;
   }
+}
+
+void Runner::tell_gone(uint64_t function) {
+  if (post(FunctionGoneMessage{function})) return;
+  functions_gone_.add(function);
+  mailbox_.event().signal();  // the strand may have emptied the mailbox meanwhile, and sleep
+}
+
+void Runner::forget_function(uint64_t function) {
+  for (auto& [key, executor] : executors_) executor.process->forget_function(function);
+  feed(sched::FunctionGone{{function}});
+  forget_profile(function);
+  function_names_.erase(function);
+  std::erase_if(load_errors_, [&](const auto& item) { return !hosted_.contains(item.first); });
 }
 
 std::vector<RequestStatus> Runner::list_requests(const Tenant& tenant) {

@@ -169,6 +169,9 @@ class Runner {
   void start();
   /// Any thread. False, and `message` is untouched, if the strand has more than it can take.
   [[nodiscard]] bool post(Message&& message) { return mailbox_.post(std::move(message)); }
+  /// Any thread. Tells the strand that a function was removed, or that nobody holds it any more; also where the mailbox
+  /// is full, since nobody would tell it again. What waits then is bounded: a function is told of at most twice.
+  void tell_gone(uint64_t function);
   /// Any thread, once: see Daemon::stop. Returns when the strand has ended.
   void stop(Duration limit);
 
@@ -226,10 +229,22 @@ class Runner {
     uint64_t offset = 0, size_bytes = 0;
     uint32_t calls = 0;
   };
-  /// Numbers of passing objects that nobody holds any more, until the core has heard of it.
-  struct PassingGone {
-    std::atomic<bool> any{false};
-    os::Guarded<std::vector<uint64_t>> numbers;
+  /// Numbers of things that are gone, until the core has heard of it. Any thread.
+  class GoneNumbers {
+   public:
+    void add(uint64_t number) {
+      numbers_.with([&](auto& numbers) { numbers.push_back(number); });
+      any_.store(true, std::memory_order_release);
+    }
+    std::vector<uint64_t> take() {
+      if (!any_.load(std::memory_order_relaxed)) return {};
+      any_.exchange(false, std::memory_order_acquire);
+      return numbers_.with([](auto& numbers) { return std::exchange(numbers, {}); });
+    }
+
+   private:
+    std::atomic<bool> any_{false};
+    os::Guarded<std::vector<uint64_t>> numbers_;
   };
   struct Program {
     std::unique_ptr<ProgramGate> gate;
@@ -431,6 +446,7 @@ class Runner {
   void take_tensors(const LiveCall& call, sched::Submit& event);
   void release_tensors(const LiveCall& call);
   void forget_objects();
+  void forget_function(uint64_t function);
   /// What the command of a run is bound to; an error if something is not there any more.
   Status bind(LiveRun& run, Executor& executor, ipc::RunCommand& command);
   void try_push(uint64_t run);
@@ -446,9 +462,10 @@ class Runner {
   HostTier& host_;
   sched::Config core_config_;
   std::vector<std::unique_ptr<DeviceRecord>> devices_;
-  const std::shared_ptr<PassingGone> passing_gone_ = std::make_shared<PassingGone>();
+  const std::shared_ptr<GoneNumbers> passing_gone_ = std::make_shared<GoneNumbers>();  ///< of passing objects
   // Any thread.
   os::Mailbox<Message> mailbox_;
+  GoneNumbers functions_gone_;  ///< that the mailbox had no room for
   RunnerCounters counters_;
   // Strand only.
   os::Poller poller_;

@@ -14,8 +14,7 @@ namespace quern::daemon {
 
 PassingRef Runner::new_passing() const {
   return PassingRef(new uint64_t(new_object_number()), [gone = passing_gone_](const uint64_t* number) {
-    gone->numbers.with([&](auto& numbers) { numbers.push_back(*number); });
-    gone->any.store(true, std::memory_order_release);
+    gone->add(*number);
     os::log_debug("tensor {}: nobody names it any more", *number);
     delete number;
   });
@@ -23,9 +22,7 @@ PassingRef Runner::new_passing() const {
 
 // Nobody is woken up for it: what wants the room wakes the strand.
 void Runner::forget_objects() {
-  if (!passing_gone_->any.load(std::memory_order_relaxed)) return;
-  passing_gone_->any.exchange(false, std::memory_order_acquire);
-  for (const uint64_t number : passing_gone_->numbers.with([](auto& all) { return std::exchange(all, {}); })) {
+  for (const uint64_t number : passing_gone_->take()) {
     feed(sched::ObjectGone{{number}});
     passing_names_.erase(number);
     load_errors_.erase(number);

@@ -79,6 +79,7 @@ Result<int64_t> State::put_function(const FunctionRecord& function) {
     const auto of = [&](Statement&& statement) {
       return std::move(statement.bind(function.tenant).bind(function.name).bind(function.version));
     };
+    QUERN_TRY(release_version(function.tenant, function.name, function.version));
     QUERN_TRY(of(Statement(database_, "DELETE FROM versions WHERE tenant = ? AND name = ? AND version = ?")).run());
     QUERN_TRY(of(Statement(database_,
                            "INSERT INTO versions (tenant, name, version, created_at, turn) VALUES (?, ?, ?, ?, 0)"))
@@ -98,6 +99,7 @@ Status State::change_objects(const FunctionRecord& function) {
   QUERN_TRY(check_objects(function));
   return atomically([&]() -> Status {
     QUERN_TRY(check_stored(function.tenant, function.name, function.version));
+    QUERN_TRY(release_version(function.tenant, function.name, function.version));
     for (const char* table : {"version_files", "version_constants"})
       QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ? AND version = ?", table))
                     .bind(function.tenant)
@@ -133,6 +135,7 @@ Status State::make_current(std::string_view tenant, std::string_view name, std::
 
 Status State::remove_version(std::string_view tenant, std::string_view name, std::string_view version) {
   return database_.atomically([&]() -> Status {
+    QUERN_TRY(release_version(tenant, name, version));
     for (const char* table : {"versions", kOfFunctions[0], kOfFunctions[1]})
       QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ? AND version = ?", table))
                     .bind(tenant)
@@ -148,6 +151,11 @@ Result<bool> State::remove_function(std::string_view tenant, std::string_view na
   QUERN_TRY(database_.atomically([&]() -> Status {
     Statement row(database_, "SELECT 1 FROM versions WHERE tenant = ? AND name = ?");
     QUERN_TRY(removed, row.bind(tenant).bind(name).next());
+    QUERN_TRY(release_rows(std::move(Statement(database_,
+                                               "SELECT object FROM version_files WHERE tenant = ?1 AND name = ?2 UNION "
+                                               "SELECT object FROM version_constants WHERE tenant = ?1 AND name = ?2")
+                                         .bind(tenant)
+                                         .bind(name))));
     for (const char* table : {"versions", "settings", "history", kOfFunctions[0], kOfFunctions[1]})
       QUERN_TRY(Statement(database_, fmt::format("DELETE FROM {} WHERE tenant = ? AND name = ?", table))
                     .bind(tenant)
@@ -377,7 +385,10 @@ Status State::put_binary(const BinaryRecord& binary) {
   if (!objects_.has(binary.object))
     return not_found(fmt::format("binary {}: object {} is not in the store; put it there before the record", binary.key,
                                  binary.object));
+  has_new_binaries_ = true;
   return atomically([&]() -> Status {
+    QUERN_TRY(
+        release_rows(std::move(Statement(database_, "SELECT object FROM binaries WHERE key = ?").bind(binary.key))));
     QUERN_TRY(Statement(database_, "INSERT OR REPLACE INTO binaries (key, object, signatures) VALUES (?, ?, ?)")
                   .bind(binary.key)
                   .bind(binary.object)
@@ -413,6 +424,7 @@ Status State::put_tenant_object(const std::string& tenant, const std::string& ha
 Status State::remove_tenant_object(std::string_view tenant, std::string_view hash) {
   QUERN_TRY(const auto known, tenant_object(tenant, hash));
   if (!known) return not_found(fmt::format("object {}: tenant {} has none", hash, tenant));
+  release(hash);
   return Statement(database_, "DELETE FROM tenant_objects WHERE tenant = ? AND object = ?")
       .bind(tenant)
       .bind(hash)
@@ -473,12 +485,65 @@ Result<std::set<std::string>> State::named() {
   }
 }
 
+Status State::release_rows(Statement rows) {
+  for (;;) {
+    QUERN_TRY(const bool more, rows.next());
+    if (!more) return {};
+    release(rows.text(0));
+  }
+}
+
+Status State::release_version(std::string_view tenant, std::string_view name, std::string_view version) {
+  return release_rows(
+      std::move(Statement(database_,
+                          "SELECT object FROM version_files WHERE tenant = ?1 AND name = ?2 AND version = ?3 "
+                          "UNION SELECT object FROM version_constants WHERE tenant = ?1 AND name = ?2 AND version = ?3")
+                    .bind(tenant)
+                    .bind(name)
+                    .bind(version)));
+}
+
+Status State::remove_old_binaries() {
+  if (!std::exchange(has_new_binaries_, false)) return {};
+  const std::string old = fmt::format(
+      "FROM binaries WHERE age <= (SELECT age FROM binaries ORDER BY age DESC LIMIT 1 OFFSET {})", kMostBinaries);
+  QUERN_TRY(release_rows(Statement(database_, "SELECT object " + old)));
+  return database_.execute("DELETE " + old);
+}
+
+Result<bool> State::is_named(std::string_view hash) {
+  Statement row(database_,
+                "SELECT EXISTS (SELECT 1 FROM version_files WHERE object = ?1) "
+                "OR EXISTS (SELECT 1 FROM version_constants WHERE object = ?1) "
+                "OR EXISTS (SELECT 1 FROM binaries WHERE object = ?1) "
+                "OR EXISTS (SELECT 1 FROM tenant_objects WHERE object = ?1)");
+  QUERN_TRY(row.bind(hash).next());
+  return row.number(0) != 0;
+}
+
 Result<std::vector<std::string>> State::collect(const std::set<std::string>& also) {
-  QUERN_TRY(database_.execute(fmt::format(
-      "DELETE FROM binaries WHERE age NOT IN (SELECT age FROM binaries ORDER BY age DESC LIMIT {})", kMostBinaries)));
+  QUERN_TRY(remove_old_binaries());
   QUERN_TRY(std::set<std::string> keep, named());
   keep.insert(also.begin(), also.end());
+  std::erase_if(released_, [&](const std::string& hash) { return !also.contains(hash); });
   return objects_.set_aside(keep);
+}
+
+Result<std::vector<std::string>> State::collect_released(const std::set<std::string>& also) {
+  QUERN_TRY(remove_old_binaries());
+  std::vector<std::string> aside;
+  for (auto it = released_.begin(); it != released_.end();) {
+    // A disk that fails here leaves files, and what was set aside until then, to the next start.
+    QUERN_TRY(const bool stays, is_named(*it));
+    if (!stays && also.contains(*it)) {
+      ++it;
+      continue;
+    }
+    if (!stays)
+      if (auto file = objects_.set_one_aside(*it)) aside.push_back(*std::move(file));
+    it = released_.erase(it);
+  }
+  return aside;
 }
 
 }  // namespace quern::daemon

@@ -118,7 +118,7 @@ class State {
   Status change_objects(const FunctionRecord& function);
   /// An older version is current again. kNotFound if it is not stored.
   Status make_current(std::string_view tenant, std::string_view name, std::string_view version);
-  /// Objects of what is removed stay until the next `collect`.
+  /// Objects of what is removed stay until the next `collect` or `collect_released`.
   Status remove_version(std::string_view tenant, std::string_view name, std::string_view version);
   /// All versions with settings and history. Whether there was one.
   Result<bool> remove_function(std::string_view tenant, std::string_view name);
@@ -151,7 +151,7 @@ class State {
   /// An object of the store is this tenant's too; again is fine, and changes nothing. kNotFound if it is not stored.
   Status put_tenant_object(const std::string& tenant, const std::string& hash, uint64_t bytes,
                            const std::string& created_at);
-  /// kNotFound if the tenant has none. It stays in the store until the next `collect`.
+  /// kNotFound if the tenant has none. It stays in the store until the next `collect` or `collect_released`.
   Status remove_tenant_object(std::string_view tenant, std::string_view hash);
   /// The oldest first.
   Result<std::vector<TenantObject>> tenant_objects(std::string_view tenant);
@@ -161,6 +161,11 @@ class State {
   /// `open` does it. The files that are left of them: ObjectStore::set_aside. What was put and has no record yet
   /// belongs into `also`.
   Result<std::vector<std::string>> collect(const std::set<std::string>& also = {});
+  /// The same for objects that a change of this State released, and for no other file of the store: what it costs does
+  /// not depend on how much is stored. What is in `also` counts as released until it is collected or named again.
+  Result<std::vector<std::string>> collect_released(const std::set<std::string>& also = {});
+  /// An object was put for a record that did not come: it counts as released.
+  void release(std::string_view hash) { released_.emplace(hash); }
 
   /// What `FOLDER/changes` says. Fails if the disk does not let it be read.
   static Result<ToldChanges> read_changes(const std::string& folder);
@@ -188,6 +193,12 @@ class State {
   Status put_kernel(const KernelRecord& record);
   Status put_function_kernel(const FunctionKernelRecord& record);
   Status put_gaps(const GapsRecord& record);
+  /// Before a change that takes records away: notes the objects that these rows name.
+  Status release_rows(Statement rows);
+  Status release_version(std::string_view tenant, std::string_view name, std::string_view version);
+  /// Those past kMostBinaries; costs nothing where none came since the last time.
+  Status remove_old_binaries();
+  Result<bool> is_named(std::string_view hash);
 
   // state_open.cc
   Status begin_changes(const std::string& folder);
@@ -211,6 +222,9 @@ class State {
   int64_t changes_ = 0;      ///< that named objects, as the database counts them
   int64_t new_changes_ = 0;  ///< those of them in the change that is under way
   bool is_within_ = false;   ///< `atomically`
+  /// Objects that lost a record since the last collection; some are named by others, or are still in use.
+  std::set<std::string> released_;
+  bool has_new_binaries_ = true;  ///< or nobody knows yet
 };
 
 }  // namespace quern::daemon

@@ -138,7 +138,12 @@ Status prepare_schema(Database& database, const std::string& folder) {
   // Schema 5 kept gaps of all devices as one. Nobody knows whose they were, and a few calls show them again.
   if (schema == 5) changes += "DROP TABLE function_gaps;";
   if (schema < 6) changes += kGaps;
-  if (schema < 7) changes += kChanges;  // an older Quern counted nothing
+  if (schema < 7) {
+    changes += kChanges;  // an older Quern counted nothing
+    // Every removal asks for each object that it released whether another record names it.
+    for (const char* table : {"version_files", "version_constants", "binaries", "tenant_objects"})
+      changes += fmt::format("CREATE INDEX IF NOT EXISTS {0}_by_object ON {0} (object);", table);
+  }
   return database.atomically(
       [&] { return database.execute(fmt::format("{} PRAGMA user_version={}", changes, kSchema)); });
 }

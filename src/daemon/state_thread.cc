@@ -18,33 +18,20 @@ StateThread::StateThread(std::unique_ptr<State> state, std::vector<int> cores) :
 }
 
 StateThread::~StateThread() {
-  {
-    std::lock_guard lock(mutex_);
-    is_closed_ = true;
-  }
-  filled_.notify_one();
+  jobs_.finish();
   thread_.join();
 }
 
-void StateThread::post(Job job) {
-  {
-    std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-  }
-  filled_.notify_one();
+void StateThread::post(const std::string& tenant, Job job) {
+  const bool is_taken = jobs_.push(tenant, std::move(job));
+  QUERN_CHECK(is_taken, "the queue of the state has no limit, and is never closed");
 }
 
 void StateThread::work() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    filled_.wait(lock, [&] { return is_closed_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    job(*state_);
-    job = nullptr;  // what it holds goes before the next has its turn
-    lock.lock();
+  while (auto item = jobs_.pop()) {
+    item->work(*state_);
+    item->work = nullptr;  // what it holds goes before the next has its turn
+    jobs_.done(item->tenant);
   }
 }
 

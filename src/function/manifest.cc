@@ -258,6 +258,18 @@ std::set<std::string> files_named_in(std::string_view manifest) {
   return names;
 }
 
+Status check_links(const Files& files) {
+  if (files.links.empty()) return {};
+  const auto manifest = files.find("function.yaml");
+  for (const std::string& name : files_named_in(manifest == files.end() ? "" : as_text(manifest->second)))
+    for (size_t end = name.find('/');; end = name.find('/', end + 1)) {
+      const std::string_view part = std::string_view(name).substr(0, end);
+      if (files.links.contains(part)) return invalid(fmt::format("{}: is a link; pack the file itself", part));
+      if (end == name.npos) break;
+    }
+  return {};
+}
+
 Result<std::string> source_text(const ProgramDecl& program, const Files& files) {
   std::string source;
   for (const std::string& name : program.files) {

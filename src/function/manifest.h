@@ -41,6 +41,7 @@ struct LargeFile {
 struct Files : std::map<std::string, Bytes, std::less<>> {
   using map::map;
   std::map<std::string, LargeFile, std::less<>> large;  ///< those of which only the head is here
+  std::set<std::string, std::less<>> links;             ///< names that the tar had as links: nothing of them is here
 };
 
 /// What one driver compiles. `files` are one source in order.
@@ -215,6 +216,8 @@ bool is_function_name(std::string_view name);
 std::set<std::string> files_of(const Manifest& manifest);
 /// The same from the text of a manifest, which may have mistakes, before its files are read.
 std::set<std::string> files_named_in(std::string_view manifest);
+/// kInvalid if one of these files, or a folder that it lies in, came as a link.
+Status check_links(const Files& files);
 
 /// The text a compiler gets for `program`: its files in order, each behind a `#line`.
 Result<std::string> source_text(const ProgramDecl& program, const Files& files);

@@ -134,6 +134,7 @@ class MemorySink final : public TarStream::Sink {
     return {};
   }
   Status end_file() override { return {}; }
+  void skip_link(const std::string& name) override { files.links.insert(name); }
 
   Files files;
 
@@ -227,6 +228,7 @@ Status TarStream::begin_entry(char kind, std::string name, uint64_t size_bytes) 
     at_ = At::kExtra;
   } else {
     const Overrides overrides = std::exchange(overrides_, {});
+    bool is_link = false;
     if (overrides.path) name = *overrides.path;
     switch (kind) {
       case '0':
@@ -240,15 +242,18 @@ Status TarStream::begin_entry(char kind, std::string name, uint64_t size_bytes) 
         break;
       case '1':
       case '2':
-        return invalid(fmt::format("tar: '{:.64}' is a link; pack the file itself (tar -h)", name));
+        at_ = At::kSkipped;
+        is_link = true;
+        break;
       default:
         return invalid(fmt::format("tar: '{:.64}' is no regular file; pack regular files only", name));
     }
-    if (at_ == At::kFile) {
+    if (at_ == At::kFile || is_link) {
       QUERN_TRY(name, clean_name(name));
       QUERN_TRY(check_name(name, size_bytes));
-      QUERN_TRY(sink_.begin_file(name, size_bytes));
     }
+    if (at_ == At::kFile) QUERN_TRY(sink_.begin_file(name, size_bytes));
+    if (is_link) sink_.skip_link(name);
   }
   return left_ == 0 ? end_content() : Status();
 }

@@ -16,9 +16,10 @@ namespace quern {
 constexpr size_t kMostFiles = 4096;
 constexpr uint64_t kMostFolderBytes = uint64_t{1} << 30;
 
-/// Takes a ustar, pax or GNU tar apart as it comes, in pieces of any size. Regular files go to the sink. Links,
-/// devices, absolute names, `..` and names given twice are kInvalid. A single leading folder ("./", "saxpy/") common to
-/// all names is not removed: names are relative to the folder.
+/// Takes a ustar, pax or GNU tar apart as it comes, in pieces of any size. Regular files go to the sink. Of links the
+/// sink gets the names alone: where they lead is never looked at, and they count as files in every limit. Devices,
+/// absolute names, `..` and names given twice are kInvalid, also of links. A single leading folder ("./", "saxpy/")
+/// common to all names is not removed: names are relative to the folder.
 class TarStream {
  public:
   /// Gets each file: its name and size, then its bytes, then its end. What it refuses ends the stream.
@@ -28,6 +29,8 @@ class TarStream {
     virtual Status begin_file(const std::string& name, uint64_t size_bytes) = 0;
     virtual Status add_bytes(std::span<const std::byte> bytes) = 0;
     virtual Status end_file() = 0;
+    /// There is a link of this name, symbolic or hard, which is passed over.
+    virtual void skip_link(const std::string& name) = 0;
   };
 
   explicit TarStream(Sink& sink) : sink_(sink) {}

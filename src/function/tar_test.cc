@@ -64,6 +64,7 @@ class PiecewiseSink : public TarStream::Sink {
     EXPECT_EQ(files[name_].size(), size_bytes_);
     return {};
   }
+  void skip_link(const std::string& name) override { files.links.insert(name); }
   Files files;
 
  private:
@@ -88,6 +89,7 @@ Result<Files> read(const std::string& tar) {
     EXPECT_EQ(pieces.ok(), whole.ok());
     if (pieces.ok()) {
       EXPECT_EQ(*pieces, *whole);
+      EXPECT_EQ(pieces->links, whole->links);
     } else {
       EXPECT_EQ(pieces.error().text, whole.error().text);
     }
@@ -161,13 +163,47 @@ TEST(Tar, RefusesWhatLeadsOut) {
   EXPECT_NE(problem({{"pax", 'x', "14 path=/x/y\n"}, {"a", '0', ""}}), "");
   EXPECT_NE(problem({{"pax", 'x', "13 path=../x\n"}, {"a", '0', ""}}).find("'..'"), std::string::npos);
   EXPECT_NE(problem({{"l", 'L', std::string("../x\0", 5)}, {"a", '0', ""}}).find("'..'"), std::string::npos);
-  EXPECT_NE(problem({{"link", '2', ""}}).find("is a link"), std::string::npos);
-  EXPECT_NE(problem({{"link", '1', ""}}).find("is a link"), std::string::npos);
   for (char kind : {'3', '4', '6', 'S', 'M', 'Z'})
     EXPECT_NE(problem({{"odd", kind, ""}}).find("no regular file"), std::string::npos) << kind;
   EXPECT_NE(problem({{"a\nb", '0', ""}}).find("control"), std::string::npos);
   EXPECT_NE(problem({{".", '0', ""}}).find("no name"), std::string::npos);
   EXPECT_NE(problem({{"", '0', ""}}).find("no name"), std::string::npos);
+}
+
+TEST(Tar, PassesOverLinks) {
+  for (const char kind : {'1', '2'}) {
+    const auto files = read(tar_of({{"a", '0', "1"},
+                                    {"./lib/link", kind, ""},
+                                    {"b", '0', "2"},
+                                    {"long", 'L', std::string(120, 'x') + '\0'},
+                                    {"cut", kind, "content that belongs to no file"},
+                                    {"c", '0', "3"}}));
+    ASSERT_TRUE(files.ok()) << files.error().text;
+    EXPECT_EQ(*files, (Files{{"a", bytes_of("1")}, {"b", bytes_of("2")}, {"c", bytes_of("3")}}));
+    EXPECT_EQ(files->links, (std::set<std::string, std::less<>>{"lib/link", std::string(120, 'x')}));
+    // Their names are held against the same rules as those of files.
+    for (const std::string name : {"/etc/passwd", "../a", "a/../../b", "a\nb", ""})
+      EXPECT_NE(problem({{name, kind, ""}}), "") << name;
+    EXPECT_NE(problem({{"a", kind, ""}, {"a", '0', "1"}}).find("comes twice"), std::string::npos);
+    EXPECT_NE(problem({{"a", kind, ""}, {"a/b", '0', "1"}}).find("within a file"), std::string::npos);
+    std::string many;
+    for (size_t i = 0; i <= kMostFiles; ++i) many += block_of({"f" + std::to_string(i), kind});
+    EXPECT_NE(read(many + std::string(1024, '\0')).error().text.find("more than 4096 files"), std::string::npos);
+  }
+}
+
+TEST(Tar, ALinkIsRefusedWhereTheManifestNamesIt) {
+  const std::string manifest = "programs: {opencl: {files: [lib/a.cl], headers: [a.h]}}\nbuffers: {w: {file: w.bin}}\n";
+  Files files = {{"function.yaml", bytes_of(manifest)}};
+  files.links = {"other", "lib/b.cl", "li", "a.h2"};
+  EXPECT_TRUE(check_links(files).ok());
+  for (const std::string link : {"lib", "lib/a.cl", "a.h", "w.bin", "function.yaml"}) {
+    files.links = {link};
+    const Status checked = check_links(files);
+    ASSERT_FALSE(checked.ok()) << link;
+    EXPECT_EQ(checked.error().code, ErrorCode::kInvalid);
+    EXPECT_EQ(checked.error().text, link + ": is a link; pack the file itself");
+  }
 }
 
 TEST(Tar, RefusesNamesThatCollide) {

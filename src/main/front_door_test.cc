@@ -92,6 +92,30 @@ TEST_F(BlockedDisk, HoldsUpOnlyThoseWhoWriteToIt) {
   EXPECT_EQ(changed.read().status, 200);
 }
 
+TEST_F(BlockedDisk, CallsGoOnWhileTheThreadOfTheStateIsHeld) {
+  const auto deployed = daemon::deploy_and_wait(*daemon_, *tenant_, "copy", copy_tar());
+  ASSERT_TRUE(deployed.ok()) << deployed.error().text;
+  const std::string json = R"({"inputs":[{"name":"input","datatype":"UINT8","shape":[4],"data":[1,2,3,4]}]})";
+  // Whoever asks for the history is told on the thread of the state.
+  std::binary_semaphore is_held{0}, may_go{0};
+  daemon_->history(*tenant_, "copy", [&](const Result<daemon::History>& history) {
+    EXPECT_TRUE(history.ok());
+    is_held.release();
+    may_go.acquire();
+  });
+  is_held.acquire();
+  TestClient changed(server_->port()), others(server_->port());
+  changed.send(request("PATCH", "/v1/functions/copy", R"({"priority":3})"));
+  for (int i = 0; i < 3; ++i) {
+    for (const std::string path : {"/v2/health/live", "/v2/health/ready", "/v2/models/copy/ready", "/v2/models/copy",
+                                   "/v1/functions", "/v1/functions/copy"})
+      EXPECT_EQ(others.ask(request("GET", path, "")).status, 200) << path;
+    EXPECT_EQ(others.ask(request("POST", "/v2/models/copy/infer", json)).status, 200);
+  }
+  may_go.release();
+  EXPECT_EQ(changed.read().status, 200);
+}
+
 TEST_F(BlockedDisk, ADeployWhoseCallerHasGoneMeanwhileChangesNothing) {
   const Bytes tar = copy_tar();
   auto upload = daemon_->begin_deploy(*tenant_, tar.size());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <list>
 #include <thread>
 
 #include "os/clock.h"
@@ -21,7 +22,8 @@ using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, Executor>;
 using Timer =
     asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>;
 constexpr auto kTuple = asio::as_tuple(kAwait);
-// Connections past the limit that are told so, each for one request; those past these are just closed.
+// Connections past the limit that are told so, each for one request. For one more the oldest that has sent nothing yet
+// is closed; where all have sent something, the new one is.
 constexpr uint32_t kMostRefused = 64;
 constexpr int kShedAtOnce = 8;
 
@@ -29,7 +31,9 @@ constexpr int kShedAtOnce = 8;
 // keeps its limits pays for no timer.
 class Worker {
  public:
-  Worker(Front& front, Duration tick) : shard_(front), timer_(shard_.io), tick_(tick) {}
+  /// `workers`: all of them, this one at `index`.
+  Worker(Front& front, Duration tick, const std::vector<std::unique_ptr<Worker>>& workers, size_t index)
+      : shard_(front), timer_(shard_.io), tick_(tick), workers_(workers), index_(index) {}
   ~Worker() {
     thread_.join();
     // The daemon's callbacks post as their last but one act; see Shard::callbacks.
@@ -72,10 +76,35 @@ class Worker {
   void adopt(Socket socket, bool is_last) {
     Front& front = shard_.front;
     const uint32_t others = front.connections.fetch_add(1, std::memory_order_relaxed);
+    if (is_last) return admit(std::move(socket), others, true);
+    if (others < front.config.limits.connections || shed()) return admit(std::move(socket), others, false);
+    ask_others(pending_.insert(pending_.end(), std::move(socket)), others, 1);
+  }
+
+  // Nobody is idle here, but may be elsewhere: each other worker is asked in its turn. The socket stays with us, so
+  // that it goes before our event loop does.
+  void ask_others(std::list<Socket>::iterator socket, uint32_t others, size_t asked) {
+    const auto decide = [=, this](bool is_full) {
+      Socket ours = std::move(*socket);
+      pending_.erase(socket);
+      admit(std::move(ours), others, is_full);
+    };
+    if (asked == workers_.size()) return decide(true);
+    Worker& other = *workers_[(index_ + asked) % workers_.size()];
+    asio::post(other.io(), [=, this, &other] {
+      const bool has_room = other.shed();
+      asio::post(shard_.io, [=, this] {
+        if (has_room) return decide(false);
+        ask_others(socket, others, asked + 1);
+      });
+    });
+  }
+
+  void admit(Socket socket, uint32_t others, bool is_full) {
+    Front& front = shard_.front;
     const uint32_t most = front.config.limits.connections;
-    const bool is_full = is_last || (others >= most && !shed());
     if (is_full) front.refused.fetch_add(1, std::memory_order_relaxed);
-    if (shard_.is_stopping || (is_full && others >= most + kMostRefused)) {
+    if (shard_.is_stopping || (is_full && others >= most + kMostRefused && !end_first(shard_.silent))) {
       front.connections.fetch_sub(1, std::memory_order_relaxed);
       return;
     }
@@ -90,9 +119,13 @@ class Worker {
 
   // The one that has been idle for longest ends. False if none is.
   bool shed() {
-    if (shard_.idle.empty()) return false;
-    shard_.idle.front()->wind_down();
+    if (!end_first(shard_.idle)) return false;
     shard_.front.shed.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+  static bool end_first(const std::list<Connection*>& connections) {
+    if (connections.empty()) return false;
+    connections.front()->wind_down();
     return true;
   }
 
@@ -114,7 +147,11 @@ class Worker {
   // The worker's thread only.
   Timer timer_;
   Time stop_at_ = Time::never();
+  std::list<Socket> pending_;  ///< until other workers have looked for an idle connection
+  // Constant after construction.
   const Duration tick_;
+  const std::vector<std::unique_ptr<Worker>>& workers_;
+  const size_t index_;
   os::Thread thread_;
 };
 
@@ -176,7 +213,7 @@ class HttpServer : public Server {
     const Duration shortest = std::min({limits.header_time, limits.body_idle, limits.keep_alive, limits.linger});
     const Duration tick = std::clamp(Duration{shortest.ns / 4}, Duration::millis(5), Duration::seconds(1));
     for (uint32_t i = 0; i < std::max(1u, front_.config.threads); ++i)
-      workers_.push_back(std::make_unique<Worker>(front_, tick));
+      workers_.push_back(std::make_unique<Worker>(front_, tick, workers_, i));
   }
 
   Task<> accept() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,6 +31,9 @@ struct ServerLimits {
   /// In which some of a body, or of an answer, gets through: a caller that is slower keeps what others could use.
   Duration slowest_turn = Duration::seconds(300);
   uint32_t connections = 1024;  ///< past it the longest idle ones are closed; where none is, new ones get 503
+  /// For a connection that gets 503: until the head of its request is there, and then until its caller has read why.
+  Duration refused = Duration::seconds(1);
+  uint64_t turn_bytes = 256 * kKiB;  ///< that a connection reads or writes before the others of its thread have a turn
 };
 
 struct ServerConfig {
@@ -40,6 +44,8 @@ struct ServerConfig {
   uint32_t threads = 1;    ///< connections are dealt out to them and stay
   std::vector<int> cores;  ///< where they run; empty: anywhere
   bool has_keys = true;    ///< false: whoever reaches it may call, and is_of_this_machine
+  /// For tests: comes before every piece of JSON that is read or written off the event loops, and may block.
+  std::function<void()> before_json;
 };
 
 /// "127.0.0.1", "::1", "localhost": what a server without keys may listen on.

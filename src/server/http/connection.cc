@@ -24,9 +24,7 @@ constexpr uint64_t kMostDrained = kMiB;
 constexpr size_t kKeptCapacity = kMiB;
 // Nobody knows what is still to come of this request.
 constexpr uint64_t kUnknown = ~uint64_t{0};
-// What a connection reads or writes before the others of its thread have their turn.
-constexpr size_t kTurn = 256 * kKiB;
-constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n", kVersion10 = "HTTP/1.0 ";
 
 // Drops what is done from the front of a buffer sequence.
 template <class Buffer>
@@ -118,9 +116,9 @@ void Connection::check_deadline(Time now) {
 void Connection::set_idle(bool is_idle) {
   if (is_idle == is_idle_) return;
   is_idle_ = is_idle;
-  if (is_refused_) return;  // it gives way once it was told
-  auto& from = is_idle ? place_ : shard_.idle;
-  auto& to = is_idle ? shard_.idle : place_;
+  auto& there = is_refused_ ? shard_.silent : shard_.idle;
+  auto& from = is_idle ? place_ : there;
+  auto& to = is_idle ? there : place_;
   to.splice(to.end(), from, at_);
 }
 
@@ -193,13 +191,17 @@ void Connection::give_up() {
 }
 
 // A caller that closed its half of the connection and one that has gone look alike. What tells them apart is that the
-// system of the latter answers whatever we send by a reset; and "100 Continue" means nothing to the former.
+// system of the latter answers whatever we send by a reset; and "100 Continue" means nothing to the former. HTTP/1.0
+// has no such line: its caller gets the beginning of its answer, which is the same for all answers.
 void Connection::check_caller(Time now) {
   if (!is_waiting() || has_gone_ || now < ask_caller_at_) return;
   if (!was_asked_) {
     was_asked_ = true;
     Code ignored;
-    if (!head_.is_http_10) socket_.write_some(asio::buffer(kContinue), ignored);
+    if (head_.is_http_10)
+      sent_ahead_ = socket_.write_some(asio::buffer(kVersion10), ignored);
+    else
+      socket_.write_some(asio::buffer(kContinue), ignored);
     return;
   }
   pollfd state{socket_.native_handle(), 0, 0};
@@ -217,7 +219,7 @@ Task<Connection::Io> Connection::read_head() {
   answer_room_.reset();
   set_idle(true);
   if (shard_.is_stopping) co_return Io::kClosed;
-  arm(limits_.keep_alive);
+  arm(is_refused_ ? limits_.refused : limits_.keep_alive);
   size_t scanned = 0;
   for (;;) {
     if (!is_peeking_ && !has_peeked_) start_peek();
@@ -226,7 +228,7 @@ Task<Connection::Io> Connection::read_head() {
     set_idle(false);
     if (peek_error_ || is_ending_) {
       // Nobody is owed an answer before the first byte of a head.
-      co_return has_timed_out_&& filled_ > 0 ? Io::kTimedOut : Io::kClosed;
+      co_return has_timed_out_&& filled_ > 0 && !is_refused_ ? Io::kTimedOut : Io::kClosed;
     }
     const bool is_first = filled_ == 0;
     filled_ += peeked_;
@@ -237,7 +239,7 @@ Task<Connection::Io> Connection::read_head() {
       head_.size = end;
       co_return Io::kOk;
     }
-    if (is_first) arm(limits_.header_time);
+    if (is_first && !is_refused_) arm(limits_.header_time);
     scanned = filled_;
     if (filled_ > limits_.header_bytes) {
       disarm();
@@ -338,7 +340,7 @@ Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tena
 Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) {
   Code ec;
   asio::mutable_buffer cut;
-  size_t turn = kTurn, got = 0;
+  size_t turn = limits_.turn_bytes, got = 0;
   Time waits_since{0};
   into = skip_front(into, 0);
   while (!into.empty()) {
@@ -348,16 +350,16 @@ Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) 
       // The limit on a head is one for all of it, and armed already.
       if (head_.size > 0) arm_turn(waits_since);
       std::tie(ec, size) = co_await socket_.async_read_some(some, kTuple);
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     unread_ -= size;
     into = skip_front(into, size);
-    if ((got += size) >= kTurn) got = 0, waits_since = {0};
+    if ((got += size) >= limits_.turn_bytes) got = 0, waits_since = {0};
     turn -= std::min(turn, size);
     if (turn == 0) {
       co_await let_others();
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
   }
   if (head_.size > 0) disarm();
@@ -375,7 +377,7 @@ Task<> Connection::let_others() { co_await asio::post(shard_.io, kAwait); }
 Task<Connection::Io> Connection::write_all(std::span<asio::const_buffer> from) {
   Code ec;
   asio::const_buffer cut;
-  size_t turn = kTurn, got = 0;
+  size_t turn = limits_.turn_bytes, got = 0;
   Time waits_since{0};
   from = skip_front(from, 0);
   while (!from.empty()) {
@@ -384,15 +386,15 @@ Task<Connection::Io> Connection::write_all(std::span<asio::const_buffer> from) {
     if (would_block(ec)) {
       arm_turn(waits_since);
       std::tie(ec, size) = co_await socket_.async_write_some(some, kTuple);
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
     if (ec) co_return has_timed_out_ ? Io::kTimedOut : Io::kClosed;
     from = skip_front(from, size);
-    if ((got += size) >= kTurn) got = 0, waits_since = {0};
+    if ((got += size) >= limits_.turn_bytes) got = 0, waits_since = {0};
     turn -= std::min(turn, size);
     if (turn == 0) {
       co_await let_others();
-      turn = kTurn;
+      turn = limits_.turn_bytes;
     }
   }
   disarm();
@@ -416,7 +418,7 @@ Task<Connection::Io> Connection::send_continue() {
 }
 
 void Connection::begin_head(int status, std::string_view content_type, uint64_t content_length) {
-  answer_head_.assign(head_.is_http_10 ? "HTTP/1.0 " : "HTTP/1.1 ");
+  answer_head_.assign(head_.is_http_10 ? kVersion10.substr(std::exchange(sent_ahead_, 0)) : "HTTP/1.1 ");
   append_number(answer_head_, static_cast<uint64_t>(status));
   answer_head_ += ' ';
   answer_head_ += reason_of(status);
@@ -479,11 +481,12 @@ Task<Connection::Then> Connection::failed_read(Io how) {
   wants_alive_ = false;
   unread_ = kUnknown;
   const bool in_head = head_.size == 0;
-  Error error{ErrorCode::kDeadline,
-              fmt::format("request: {}", in_head ? "the head took longer than " + to_string(limits_.header_time)
-                                                 : fmt::format("nothing came of the body for {}, or less than {} in {}",
-                                                               to_string(limits_.body_idle), show_bytes(kTurn),
-                                                               to_string(limits_.slowest_turn)))};
+  Error error{
+      ErrorCode::kDeadline,
+      fmt::format("request: {}", in_head ? "the head took longer than " + to_string(limits_.header_time)
+                                         : fmt::format("nothing came of the body for {}, or less than {} in {}",
+                                                       to_string(limits_.body_idle), show_bytes(limits_.turn_bytes),
+                                                       to_string(limits_.slowest_turn)))};
   co_return co_await answer_failure(Failure(std::move(error), 408));
 }
 
@@ -493,7 +496,7 @@ Task<> Connection::linger() {
   socket_.shutdown(Socket::shutdown_send, ec);
   if (is_ending_ || has_gone_) co_return;
   if (unread_ == 0 && !has_peeked_) co_return;
-  deadline_ = os::now() + limits_.linger;
+  deadline_ = os::now() + (is_refused_ ? std::min(limits_.refused, limits_.linger) : limits_.linger);
   while (!ec) {
     if (is_peeking_) {
       co_await peek_signal_.wait();

@@ -33,7 +33,8 @@ struct Shard {
   asio::io_context io{1};
   // The shard's thread only.
   std::set<Connection*> connections;
-  std::list<Connection*> idle;  ///< those between two requests, and before the first; the longest first
+  std::list<Connection*> idle;    ///< those between two requests, and before the first; the longest first
+  std::list<Connection*> silent;  ///< those that are refused and have sent nothing yet; the oldest first
   bool is_stopping = false;
   // Any thread. Daemon callbacks that are not through yet: the shard may not go before them.
   std::atomic<uint32_t> callbacks{0};
@@ -179,7 +180,8 @@ class Connection {
   Socket socket_;
   Time deadline_ = Time::never();
   bool has_timed_out_ = false, is_idle_ = false, is_ending_ = false;
-  /// Its place in Shard::idle, which it has with itself while it is not idle: moving it there allocates nothing.
+  /// Its place in Shard::idle, or in Shard::silent, which it has with itself while it is not idle: moving it there
+  /// allocates nothing.
   std::list<Connection*> place_{this};
   const std::list<Connection*>::iterator at_ = place_.begin();
 
@@ -214,6 +216,7 @@ class Connection {
   bool is_calling_ = false, is_tracing_ = false, is_deploying_ = false, has_gone_ = false;
   Time ask_caller_at_ = Time::never();  ///< it sends no more: when to find out whether it still listens
   bool was_asked_ = false;
+  size_t sent_ahead_ = 0;  ///< bytes of the answer's first line, by which it was asked
   Signal done_;
 };
 

@@ -72,6 +72,16 @@ TEST_F(ConnectionTest, Deploy) {
   expect_error(caller->ask(request("PUT", "/v1/functions/new@123456", "x")), 400, "invalid");
 }
 
+TEST_F(ConnectionTest, UploadsAreHandedOnInBoundedPieces) {
+  start();
+  const std::string body(5 * kMiB + 1, 'a');
+  EXPECT_EQ(ask(request("PUT", "/v1/functions/new", body)).status, 201);
+  EXPECT_EQ(ask(request("PUT", "/v1/objects", body)).status, 201);
+  EXPECT_TRUE(daemon_.deployed.with([&](const Bytes& bytes) { return as_text(bytes) == body; }));
+  EXPECT_GT(daemon_.largest_piece, 0u);
+  EXPECT_LE(daemon_.largest_piece, 256 * kKiB);
+}
+
 TEST_F(ConnectionTest, DeployFails) {
   daemon_.deploy_error = invalid("function.yaml:1:1: error: odd\nfunction.yaml:2:1: error: \"more\"");
   start();
@@ -232,8 +242,31 @@ TEST_F(ConnectionTest, IdleConnectionsGiveWay) {
   EXPECT_EQ(b->ask(get("/v2")).status, 200);
 }
 
+TEST_F(ConnectionTest, IdleConnectionsOfOtherThreadsGiveWay) {
+  config_.limits.connections = 2;
+  config_.threads = 2;  // connections are dealt out to them in turns
+  daemon_.holds = true;
+  start();
+  auto busy = client();
+  busy->send(post("/v2/models/echo/infer", kOneTensor));
+  ASSERT_TRUE(daemon_.wait_held());
+  auto idle = client();
+  EXPECT_EQ(idle->ask(get("/v2")).status, 200);
+  // The third is dealt to the thread of the busy one.
+  auto more = client();
+  EXPECT_EQ(more->ask(get("/v2")).status, 200);
+  EXPECT_TRUE(idle->is_at_end());
+  more->send(post("/v2/models/echo/infer", kOneTensor));
+  ASSERT_TRUE(daemon_.wait_held());
+  expect_error(client()->ask(get("/v2")), 503, "unavailable");
+  daemon_.release();
+  EXPECT_EQ(busy->read().status, 200);
+  EXPECT_EQ(more->read().status, 200);
+}
+
 TEST_F(ConnectionTest, MostConnections) {
   config_.limits.connections = 2;
+  config_.limits.refused = Duration::seconds(60);  // nobody is closed for being slow
   daemon_.holds = true;
   start();
   auto a = client(), b = client();
@@ -244,25 +277,85 @@ TEST_F(ConnectionTest, MostConnections) {
   auto c = client();
   expect_error(c->ask(get("/v2")), 503, "unavailable");
   EXPECT_TRUE(c->is_at_end());
+  c.reset();
+  // More than there are places for refused ones, and all are silent: the oldest give way to one that asks.
+  std::vector<std::unique_ptr<TestClient>> silent;
+  for (int i = 0; i < 70; ++i) silent.push_back(client());
+  expect_error(client()->ask(get("/v2")), 503, "unavailable");
+  EXPECT_TRUE(silent.front()->is_at_end());
+  expect_error(silent.back()->ask(get("/v2")), 503, "unavailable");
   daemon_.release();
   EXPECT_EQ(a->read().status, 200);
   EXPECT_EQ(b->read().status, 200);
 }
+
+TEST_F(ConnectionTest, ARefusedConnectionThatSendsNoRequestEndsSoon) {
+  config_.limits.connections = 0;
+  config_.limits.linger = Duration::millis(20);  // looks at connections every 5 ms
+  config_.limits.refused = Duration::millis(40);
+  start();
+  auto silent = client(), slow = client();
+  slow->send("GET /v2 HTT");
+  EXPECT_TRUE(silent->is_at_end());
+  EXPECT_TRUE(slow->is_at_end());
+}
+
+// A deploy and calls, which the daemon holds.
+const std::string kDeploy = request("PUT", "/v1/functions/new", "tar"),
+                  kCall = post("/v2/models/echo/infer", kOneTensor),
+                  kOldCall =
+                      "POST /v2/models/echo/infer HTTP/1.0\r\nContent-Length: " + std::to_string(kOneTensor.size()) +
+                      "\r\n\r\n" + kOneTensor;
 
 TEST_F(ConnectionTest, WhoEndsSendingIsAnswered) {
   daemon_.holds = true;
   config_.limits.linger = Duration::millis(20);  // looks at callers every 5 ms
   config_.limits.half_closed = Duration::millis(1);
   start();
-  auto caller = client();
-  caller->send(post("/v2/models/echo/infer", kOneTensor));
-  ASSERT_TRUE(daemon_.wait_held());
-  caller->end_sending();
-  EXPECT_EQ(caller->read().status, 100) << "whether it still listens is asked";
-  daemon_.release();
-  EXPECT_EQ(caller->read().status, 200);
-  EXPECT_TRUE(caller->is_at_end());
+  for (const auto& [text, status] : {std::pair(kCall, 200), {kDeploy, 201}}) {
+    auto caller = client();
+    caller->send(text);
+    ASSERT_TRUE(daemon_.wait_held());
+    caller->end_sending();
+    EXPECT_EQ(caller->read().status, 100) << "whether it still listens is asked";
+    daemon_.release();
+    EXPECT_EQ(caller->read().status, status);
+    EXPECT_TRUE(caller->is_at_end());
+  }
   EXPECT_TRUE(daemon_.cancelled.with([](const auto& ids) { return ids.empty(); }));
+}
+
+TEST_F(ConnectionTest, ACallerOfHttp10ThatEndsSendingIsAnswered) {
+  daemon_.holds = true;
+  config_.limits.linger = Duration::millis(20);
+  config_.limits.half_closed = Duration::millis(1);
+  start();
+  for (const bool was_asked : {true, false}) {
+    auto caller = client();
+    caller->send(kOldCall);
+    ASSERT_TRUE(daemon_.wait_held());
+    caller->end_sending();
+    if (was_asked) {
+      EXPECT_EQ(caller->peek(), "HTTP/1.0 ") << "the beginning of every answer";
+    }
+    daemon_.release();
+    const Response answer = caller->read();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.first_line, "HTTP/1.0 200 OK");
+    EXPECT_TRUE(caller->is_at_end());
+  }
+  EXPECT_TRUE(daemon_.cancelled.with([](const auto& ids) { return ids.empty(); }));
+}
+
+TEST_F(ConnectionTest, WhoEndsSendingWhatIsAnsweredAtOnceIsAnswered) {
+  start();
+  for (const auto& [text, status] : {std::pair(kCall, 200), {kDeploy, 201}, {kOldCall, 200}}) {
+    auto caller = client();
+    caller->send(text);
+    caller->end_sending();
+    EXPECT_EQ(caller->read().status, status);
+    EXPECT_TRUE(caller->is_at_end());
+  }
 }
 
 TEST_F(ConnectionTest, WhoHasGoneIsNotWorkedFor) {
@@ -270,8 +363,7 @@ TEST_F(ConnectionTest, WhoHasGoneIsNotWorkedFor) {
   config_.limits.linger = Duration::millis(20);
   config_.limits.half_closed = Duration::millis(1);
   start();
-  for (const std::string& text :
-       {post("/v2/models/echo/infer", kOneTensor), request("PUT", "/v1/functions/new", "tar")}) {
+  for (const std::string& text : {kCall, kDeploy, kOldCall}) {
     auto caller = client();
     caller->send(text);
     ASSERT_TRUE(daemon_.wait_held());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -43,7 +44,10 @@ class FakeDaemon : public daemon::Daemon {
   std::optional<Error> write_error;     ///< of the disk
   std::vector<daemon::FunctionProblem> broken;
   bool holds = false;
+  /// Told "prepare", "submit" and "devices" by the thread that asks for it, and may block.
+  std::function<void(std::string_view what)> on_call = [](std::string_view) {};
   // Any thread.
+  std::atomic<size_t> largest_piece{0};  ///< of uploads
   os::Guarded<std::vector<std::string>> cancelled;
   os::Guarded<Bytes> deployed;
 
@@ -54,6 +58,8 @@ class FakeDaemon : public daemon::Daemon {
   void release() {
     auto held = held_.with([](auto& calls) { return std::exchange(calls, {}); });
     for (auto& [id, call] : held) finish(std::move(call.first), call.second);
+    auto deploys = deploys_.with([](auto& all) { return std::exchange(all, {}); });
+    for (auto& [id, done] : deploys) done(daemon::Deployed{functions_[0], true, false, {}});
   }
   /// Waits until an object that was sent came back.
   bool wait_unread() { return unread_event_.wait(Duration::seconds(20)) && unread_event_.drain(); }
@@ -72,6 +78,7 @@ class FakeDaemon : public daemon::Daemon {
   }
   std::vector<daemon::FunctionRef> functions(const daemon::Tenant&) const override { return functions_; }
   std::vector<daemon::DeviceStatus> devices() const override {
+    on_call("devices");
     daemon::DeviceStatus device;
     device.name = "cpu0";
     device.cores = {0, 1};
@@ -139,6 +146,7 @@ class FakeDaemon : public daemon::Daemon {
   }
   Result<std::unique_ptr<daemon::Call>> prepare(const daemon::Tenant& tenant, const daemon::FunctionRef& function,
                                                 const CallSpec& spec, const daemon::CallOptions& options) override {
+    on_call("prepare");
     QUERN_TRY(Binding binding, bind(function->manifest, spec));
     auto call = std::make_unique<FakeCall>();
     call->tenant = tenant.name;
@@ -168,6 +176,7 @@ class FakeDaemon : public daemon::Daemon {
     return std::unique_ptr<daemon::Call>(std::move(call));
   }
   void submit(std::unique_ptr<daemon::Call> call, std::function<void(std::unique_ptr<daemon::Call>)> done) override {
+    on_call("submit");
     if (!holds) return finish(std::move(call), done);
     const std::string id = call->id;
     held_.with([&](auto& calls) { calls.emplace(id, std::pair(std::move(call), std::move(done))); });
@@ -333,6 +342,7 @@ class FakeDaemon : public daemon::Daemon {
     explicit FakeUpload(FakeDaemon& of) : daemon(of) {}
     void write(Bytes piece, std::function<void(Result<Bytes>)> done) override {
       if (daemon.write_error) return done(*daemon.write_error);
+      daemon.largest_piece = std::max(daemon.largest_piece.load(), piece.size());
       bytes.insert(bytes.end(), piece.begin(), piece.end());
       done(std::move(piece));
     }

@@ -8,13 +8,12 @@ namespace {
 
 constexpr Duration kBetweenLines = Duration::seconds(1);
 
-// Whether a line may be logged now; of several threads one may.
+}  // namespace
+
 bool is_due(std::atomic<int64_t>& last_ns, Time now) {
   int64_t last = last_ns.load(std::memory_order_relaxed);
   return now.ns - last >= kBetweenLines.ns && last_ns.compare_exchange_strong(last, now.ns);
 }
-
-}  // namespace
 
 void Front::tell_crowd(Time now) {
   if (shed.load(std::memory_order_relaxed) + refused.load(std::memory_order_relaxed) == 0) return;

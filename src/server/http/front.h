@@ -58,12 +58,17 @@ class Budget {
   os::Guarded<Taken> taken_;
 };
 
+/// Whether a line may be logged at `now`, a second or more after `last_ns`, which is when the last one was. Any thread:
+/// of several that ask at a time, one may.
+bool is_due(std::atomic<int64_t>& last_ns, Time now);
+
 /// What all connections share. Outlives them.
 struct Front {
   Front(ServerConfig c, daemon::Daemon& d, std::string prefix)
       : config(std::move(c)),
         daemon(d),
         id_prefix(std::move(prefix)),
+        scribe(config.before_json),
         requests(config.limits.requests_json_bytes, share_of(config.limits.requests_json_bytes)),
         answers(config.limits.answers_json_bytes, share_of(config.limits.answers_json_bytes)) {}
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <semaphore>
 
 #include "os/thread.h"
 #include "server/http/test_client.h"
@@ -91,6 +94,81 @@ TEST_F(InferTest, LargeJson) {
   const Response answer = ask(post("/v2/models/echo/infer", json));
   ASSERT_EQ(answer.status, 200);
   EXPECT_EQ(answer.json().at("outputs").at(0).at("data").at(199'999).as_double(), 199'999.0);
+}
+
+// One thread for all connections, and one for long JSON, which is blocked.
+TEST_F(InferTest, LongJsonHoldsUpNoOtherConnection) {
+  std::binary_semaphore is_blocked{0}, may_go{0};
+  std::atomic<int> pieces_left{0};  ///< of JSON, until one is held
+  config_.threads = 1;
+  config_.before_json = [&] {
+    if (--pieces_left != 0) return;
+    is_blocked.release();
+    may_go.acquire();
+  };
+  start();
+  constexpr size_t kElements = 20'000;
+  std::string numbers;
+  std::vector<float> values(kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    numbers += (i > 0 ? "," : "") + std::to_string(i) + ".5";
+    values[i] = static_cast<float>(i) + 0.5f;
+  }
+  const std::string long_answer = infer(binary_json(kElements), bytes_of(values));
+  const std::string long_request = infer(R"({"inputs":[{"name":"x","shape":[20000],"datatype":"FP32","data":[)" +
+                                         numbers + "]}]" + kBinaryOut + "}");
+  auto other = client();
+  // A long request is parsed first, and its tensors are read later.
+  for (const auto& [text, held_piece] :
+       {std::pair<const std::string&, int>(long_answer, 1), {long_request, 1}, {long_request, 2}}) {
+    pieces_left = held_piece;
+    auto caller = client();
+    caller->send(text);
+    EXPECT_TRUE(is_blocked.try_acquire_for(std::chrono::seconds(20))) << "the event loop has done it";
+    EXPECT_EQ(other->ask(get("/v2/health/live")).status, 200);
+    EXPECT_EQ(other->ask(infer(binary_json(1, kBinaryOut), bytes_of({1}))).status, 200);
+    may_go.release();
+    const Response answer = caller->read();
+    ASSERT_EQ(answer.status, 200);
+    if (&text == &long_request) {
+      EXPECT_TRUE(answer.binary() == bytes_of(values));
+      continue;
+    }
+    const auto json = answer.json();
+    const auto& data = json.at("outputs").at(0).at("data").as_array();
+    ASSERT_EQ(data.size(), kElements);
+    for (size_t i = 0; i < kElements; ++i) ASSERT_EQ(data[i].to_number<double>(), values[i]);
+  }
+}
+
+TEST_F(InferTest, ALargeBodyLetsOtherConnectionsHaveTheirTurn) {
+  std::binary_semaphore is_prepared{0}, may_go{0};
+  os::Guarded<std::string> order;
+  daemon_.on_call = [&](std::string_view what) {
+    order.with([&](std::string& list) { list += std::string(what) + ' '; });
+    if (what != "prepare") return;
+    is_prepared.release();
+    may_go.acquire();
+  };
+  config_.threads = 1;
+  config_.limits.turn_bytes = kKiB;
+  start();
+  auto large = client(), other = client();
+  EXPECT_EQ(other->ask(get("/v2")).status, 200);
+  // The thread is held before it reads the tensor, until all of that is in its socket and the other request, too. What
+  // is sent fits into the buffer of a socket that nobody reads.
+  const std::vector<float> values(8 * kKiB, 2.5f);
+  large->send(infer(binary_json(values.size(), kBinaryOut), bytes_of(values)));
+  EXPECT_TRUE(is_prepared.try_acquire_for(std::chrono::seconds(20)));
+  large->wait_delivered();
+  other->send(get("/v1/devices"));
+  other->wait_delivered();
+  may_go.release();
+  const Response answer = large->read();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.binary() == bytes_of(values));
+  EXPECT_EQ(other->read().status, 200);
+  EXPECT_EQ(order.with([](std::string& list) { return list; }), "prepare devices submit ");
 }
 
 TEST_F(InferTest, JsonThatIsTooLongIsRefusedWithTheCure) {

@@ -5,7 +5,8 @@
 
 namespace quern::server {
 
-Scribe::Scribe() : thread_("scribe", [this] { work(); }) {}
+Scribe::Scribe(std::function<void()> before_job)
+    : before_job_(std::move(before_job)), thread_("scribe", [this] { work(); }) {}
 
 Scribe::~Scribe() {
   {
@@ -45,6 +46,7 @@ void Scribe::work() {
     else
       turns_.push_back(tenant);
     lock.unlock();
+    if (before_job_) before_job_();
     const bool has_more = job();
     lock.lock();
     if (has_more) put(tenant, std::move(job));

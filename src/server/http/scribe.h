@@ -22,7 +22,8 @@ class Scribe {
   /// Does a piece of the work. True if there is more.
   using Job = std::function<bool()>;
 
-  Scribe();
+  /// `before_job`: see ServerConfig::before_json.
+  explicit Scribe(std::function<void()> before_job = {});
   /// Whoever waits for a job has to be gone.
   ~Scribe();
 
@@ -41,6 +42,7 @@ class Scribe {
   std::deque<std::string> turns_;                ///< the tenants of jobs_
   bool is_closed_ = false;
 
+  const std::function<void()> before_job_;
   os::Thread thread_;
 };
 

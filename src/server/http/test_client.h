@@ -2,16 +2,20 @@
 #pragma once
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <cerrno>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "server/http/fake_daemon.h"
 #include "server/server.h"
@@ -19,7 +23,8 @@
 namespace quern::server {
 
 struct Response {
-  int status = 0;                              ///< 0: the connection ended instead
+  int status = 0;  ///< 0: the connection ended instead
+  std::string first_line;
   std::map<std::string, std::string> headers;  ///< names in lower case
   std::string body;
 
@@ -63,6 +68,10 @@ class TestClient {
     fd_ = -1;
   }
   void end_sending() { shutdown(fd_, SHUT_WR); }
+  /// Returns once all that was sent is at the server's socket, whether or not the server has read it.
+  void wait_delivered() {
+    for (int left = 1; ioctl(fd_, SIOCOUTQ, &left) == 0 && left > 0;) std::this_thread::yield();
+  }
 
   Response read(bool has_body = true) {
     Response response;
@@ -72,6 +81,7 @@ class TestClient {
     std::string head = buffer_.substr(0, end + 2);
     buffer_.erase(0, end + 4);
     response.status = std::stoi(head.substr(9, 3));
+    response.first_line = head.substr(0, head.find("\r\n"));
     for (size_t at = head.find("\r\n") + 2; at < head.size();) {
       const size_t line_end = head.find("\r\n", at), colon = head.find(": ", at);
       std::string name = head.substr(at, colon - at);
@@ -87,21 +97,29 @@ class TestClient {
     buffer_.erase(0, length);
     return response;
   }
+  /// What has come and was not read yet; waits until something has.
+  const std::string& peek() {
+    if (buffer_.empty()) more();
+    return buffer_;
+  }
   Response ask(std::string_view text) {
     send(text);
     return read();
   }
-  bool is_at_end() { return buffer_.empty() && !more(); }
+  /// The server has ended the connection, and nothing is left to read.
+  bool is_at_end() { return buffer_.empty() && !more() && has_ended_; }
 
  private:
   bool more() {
     char some[65536];
     const ssize_t size = recv(fd_, some, sizeof some, 0);
     if (size > 0) buffer_.append(some, static_cast<size_t>(size));
+    has_ended_ = size == 0 || (size < 0 && errno == ECONNRESET);
     return size > 0;
   }
 
   int fd_;
+  bool has_ended_ = false;
   std::string buffer_;
 };
 
