@@ -59,9 +59,10 @@ TEST_F(StateThreadTest, WhatWaitsIsDoneBeforeTheEnd) {
   block("a");
   for (const char mark : {'1', '2', '3'}) post("a", mark);
   post("a", '4');
-  // A job may ask within: it is on the thread already.
-  thread_->post("b", [this](State&) {
-    thread_->ask("a", [this](State&) {
+  // A job may ask within: the job is on the thread already.
+  StateThread* const thread = thread_.get();
+  thread->post("b", [this, thread](State&) {
+    thread->ask("a", [this](State&) {
       order_ += 'b';
       return true;
     });

@@ -45,6 +45,7 @@ class Maker {
     make_spares();
     if (chance(0.5)) make_tensors();
     if (chance(0.3)) make_shortage();
+    make_breakages();
     return std::move(model_);
   }
 
@@ -241,8 +242,10 @@ class Maker {
   void make_faults() {
     const auto rates = rates_of(model_.faults);
     const double part = 0.3 + 0.6 * prng_.uniform(), often = static_cast<double>(scale(2, 16));
-    for (double* rate : rates)
+    for (double* rate : rates) {
+      if (rate == &model_.faults.failed_launch || rate == &model_.faults.unclear_loss) continue;  // make_breakages
       if (chance(part)) *rate = often * (0.5 + prng_.uniform()) / seconds_;
+    }
     // A restart begins everything anew: more than a few leave nothing to look at.
     model_.faults.restart = std::min(model_.faults.restart, 1.5 / seconds_);
     *rates[prng_.below(3)] += 2 / seconds_;
@@ -251,6 +254,12 @@ class Maker {
     *rates[13 + prng_.below(5)] += 2 / seconds_;
     model_.faults.cancel += 2 / seconds_;
     model_.faults.until = model_.length;
+  }
+
+  /// Executors that break with a launch of one of their runs. Drawn last, so that a seed means what it always meant.
+  void make_breakages() {
+    for (double* rate : {&model_.faults.failed_launch, &model_.faults.unclear_loss})
+      if (chance(0.4)) *rate = static_cast<double>(scale(1, 8)) / seconds_;
   }
 
   /// How urgent whoever is, and what follows from it.
