@@ -417,6 +417,31 @@ TEST(HangChecker, SeesThatWhoIsBehindIsToldToStop) {
   EXPECT_TRUE(behind(true));
 }
 
+// The launch of the neighbour was made after the one that hangs, and before that began to hang; in another executor.
+TEST(HangChecker, SeesThatWhoIsBehindInAnotherExecutorIsBlamed) {
+  const auto blamed = [&](bool shares_time, Action action) {
+    Watched<HangChecker> watched;
+    DeviceUp device = up(d1);
+    device.shares_time = shares_time;
+    Submit other = urgent(r2);
+    other.domain = DomainId{2};
+    other.device_time = Duration::millis(3);
+    watched.step(device).step(call(r1)).step(ExecutorUp{e1}).step(Started{run1});
+    watched.step(other).step(ExecutorUp{e2}).step(Started{run2});
+    const Time first = watched.now;
+    watched.wait(1);
+    watched.step(Flight{d1, {{run1, 1, first, {0}}, {run2, 2, watched.now, {0}}}});
+    watched.checker.on_hang(watched.now, run1);
+    watched.wait(1, add(std::move(action)));
+    return watched.fails();
+  };
+  // A device that divides its time executes launches of two executors side by side.
+  for (const Action& action : {Action(StopRun{run2}), Action(KillExecutor{.executor = e2, .because = run2})}) {
+    EXPECT_TRUE(blamed(false, action));
+    EXPECT_FALSE(blamed(true, action));
+  }
+}
+
 // Spares.
 
 Submit at(RequestId request, uint8_t priority) {

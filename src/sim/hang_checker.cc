@@ -57,6 +57,11 @@ void HangChecker::check(Time now, const sched::KillExecutor& action) {
     hang.is_killed = has_hung = true;
     is_right |= action.because == id;
   }
+  const Shadow::Run* blamed = action.because ? shadow_.find(*action.because) : nullptr;
+  for (auto it = hangs_.begin(); blamed && it != hangs_.end(); ++it)
+    expect(now >= blamed->submit->deadline || !waits_behind(*blamed, *action.because, it->first, it->second), now,
+           "e{} is killed because of run{}, and its launch is behind that of run{}, which hangs", action.executor.value,
+           action.because->value, it->first.value);
   if (has_hung && action.because)
     expect(is_right, now, "e{} is killed because of run{}, and another of its runs hangs", action.executor.value,
            action.because->value);
@@ -72,13 +77,21 @@ bool HangChecker::is_behind(const Shadow::Run& run, sched::RunId id, const Hang&
   return run.executor == hang.executor || !shadow_.find(run.device)->shares_time;
 }
 
+bool HangChecker::waits_behind(const Shadow::Run& run, sched::RunId id, sched::RunId hung_id, const Hang& hang) const {
+  if (!run.in_flight || run.in_flight->number == 0 || run.in_flight->used >= run.submit->device_time) return false;
+  // Until the core was told of the launch that hangs, it is known to be no younger than the hang itself.
+  const Shadow::Run* hung = shadow_.find(hung_id);
+  const bool is_told = hung && hung->in_flight && hung->in_flight->number != 0;
+  const Time since = is_told ? hung->in_flight->since : hang.since;
+  return run.in_flight->since > since && is_behind(run, id, hang);
+}
+
 void HangChecker::check(Time now, const sched::StopRun& action) {
   const Shadow::Run* run = shadow_.find(action.run);
-  if (!run || !run->in_flight || run->in_flight->number == 0) return;
-  if (now >= run->submit->deadline || run->in_flight->used >= run->submit->device_time) return;
+  if (!run || now >= run->submit->deadline) return;
   if (!shadow_.find(run->submit->request)) return;  // its caller is gone
   for (const auto& [id, hang] : hangs_)
-    expect(run->in_flight->since <= hang.since || !is_behind(*run, action.run, hang), now,
+    expect(!waits_behind(*run, action.run, id, hang), now,
            "run{} is told to stop for its time on the device, and its launch is behind that of run{}, which hangs",
            action.run.value, id.value);
 }
@@ -90,8 +103,10 @@ void HangChecker::check(Time now, const sched::Answer& action) {
   const auto ended = shadow_.ended().find(*action.run);
   const Shadow::Run* run = ended != shadow_.ended().end() ? &ended->second : shadow_.find(*action.run);
   if (!run || !request || now >= request->submit->deadline) return;
-  const bool is_beside = std::any_of(hangs_.begin(), hangs_.end(),
-                                     [&](const auto& entry) { return entry.second.executor == run->executor; });
+  const bool is_beside = std::any_of(hangs_.begin(), hangs_.end(), [&](const auto& entry) {
+    const Hang& hang = entry.second;
+    return hang.executor == run->executor || is_behind(*run, *action.run, hang);
+  });
   expect(!is_beside || run->stopped != Time::never(), now, "r{} is blamed for a kernel of another run that hangs",
          action.request.value);
 }

@@ -9,8 +9,8 @@ namespace quern::sim {
 
 /// A kernel that does not end is found, whatever runs beside it: the executor is killed within the limit of the run and
 /// the grace, both counted from when the kernel hung. That run is blamed, and no other: a run whose launch was made
-/// after the kernel hung, in the same queue, is not told to stop for its time on the device, and its caller is not told
-/// that it ran too long before its own deadline.
+/// after the one that hangs, in the same queue, is not told to stop for its time on the device, no executor is killed
+/// because of it, and its caller is not told that it ran too long before its own deadline.
 class HangChecker final : public Checker {
  public:
   explicit HangChecker(const sched::Config& config)
@@ -36,6 +36,8 @@ class HangChecker final : public Checker {
   void check(Time now, const sched::StopRun& action);
   /// Whether launches of the run that are made now wait until the one that hangs has ended.
   bool is_behind(const Shadow::Run& run, sched::RunId id, const Hang& hang) const;
+  /// Whether what the run has in flight, as the core was told last, waits behind a launch that hangs.
+  bool waits_behind(const Shadow::Run& run, sched::RunId id, sched::RunId hung, const Hang& hang) const;
 
   const sched::Config config_;
   Shadow shadow_;
