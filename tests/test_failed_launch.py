@@ -1,6 +1,4 @@
 """A launch that the device gives up on, as GPUs do, ends its executor and costs one call: the call that launched it."""
-import re
-
 import numpy as np
 import pytest
 from conftest import EXAMPLES, assert_error, folder_files
@@ -44,8 +42,7 @@ def server(make_server):
     return server
 
 
-def broken_executors(server):
-    return [line for line in server.lines if re.search(r"function breaks: kernel fail: .*; the executor ends", line)]
+BROKEN = r"function breaks: kernel fail: .*; the executor ended"
 
 
 @pytest.mark.parametrize("culprit", ["good", "bad"], ids=["one tenant", "two tenants"])
@@ -56,7 +53,7 @@ def test_a_failed_launch_fails_only_its_own_call(server, culprit):
         for _ in range(3):
             answer = server.infer("breaks", X, key=key)
             assert_error(answer, 422, "faulted", "function breaks", "kernel fail", "failed on the device")
-    assert len(broken_executors(server)) == 3
+    server.wait_lines(BROKEN, 3)
     assert row_of(server, "breaks", key)["failed"] == 3
     assert row_of(server, "spin", KEYS["good"])["failed"] == 0
     # The server serves on, with another executor.

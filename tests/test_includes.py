@@ -138,7 +138,7 @@ def test_a_link_in_the_folder(server, secret, kind):
         link.type, link.linkname = kind, str(secret)
         tar.addfile(link)
     answer = server.request("PUT", "/v1/functions/peek", out.getvalue())
-    assert_error(answer, 400, "invalid", "'sub/own.h' is a link; pack the file itself")
+    assert_error(answer, 400, "invalid", "sub/own.h: is a link; pack the file itself")
 
 
 @compiles

@@ -97,6 +97,7 @@ void KernelDevice::begin(Time now, sched::LauncherId id, const Work& work) {
   QUERN_CHECK(!launcher.has_work && !work.kernels.empty(), "sim: a launcher has one work at a time");
   launcher.has_work = true;
   launcher.units = work.units == 0 ? model_.units : std::min(work.units, model_.units);
+  launcher.first_unit = work.first_unit;
   const double speed =
       model_.speed *
       (launcher.units == model_.units && work.speeds.empty() ? 1 : speed_on(work.speeds, launcher.units, model_.units));
@@ -354,11 +355,31 @@ std::optional<uint64_t> KernelDevice::next_process(Time now, uint64_t process) {
   return next ? next : least;
 }
 
+// A launch that may use any units is in the way of all behind it until it has some.
+bool KernelDevice::share_units(const Launcher& one, const Launcher& other) const {
+  if (one.units == model_.units || other.units == model_.units) return true;
+  if (!one.first_unit || !other.first_unit) return !other.is_on;
+  return *one.first_unit < *other.first_unit + other.units && *other.first_unit < *one.first_unit + one.units;
+}
+
 void KernelDevice::begin_in_order(Time now, std::vector<Told>& told) {
-  for (;;) {
-    const auto first = first_waiting(now, std::nullopt);
-    if (first == launchers_.end() || first->second.units > free_units_) return;
-    enter(now, first->first, first->second, told);
+  std::vector<Launchers::iterator> waiting;
+  for (auto it = launchers_.begin(); it != launchers_.end(); ++it)
+    if (const Launcher& one = it->second; !one.is_on && !one.launched.empty() && one.launched.front().arrives <= now)
+      waiting.push_back(it);
+  std::sort(waiting.begin(), waiting.end(), [](const auto& one, const auto& other) {
+    return one->second.launched.front().order < other->second.launched.front().order;
+  });
+  std::vector<const Launcher*> ahead;
+  for (const sched::LauncherId id : on_) ahead.push_back(&launchers_.at(id));
+  for (const auto& it : waiting) {
+    Launcher& launcher = it->second;
+    if (is_taken(launcher.partition)) continue;
+    const bool is_free =
+        launcher.units <= free_units_ &&
+        std::none_of(ahead.begin(), ahead.end(), [&](const auto* other) { return share_units(launcher, *other); });
+    if (is_free) enter(now, it->first, launcher, told);
+    ahead.push_back(&launcher);
   }
 }
 

@@ -26,9 +26,10 @@ double speed_on(std::span<const SpeedAt> speeds, uint32_t units, uint32_t all_un
 /// that kernels can be cut anywhere. How long they take a launcher knows, unless it is made to believe otherwise: then
 /// until the first of its launches has ended. DeviceModel::launch passes before a kernel that was launched can begin.
 ///
-/// kQueue: kernels begin in the order they were launched; one that finds too few units free waits, and those launched
-/// after it wait too. Kernels of one launcher never overlap. kSlices: one process after another has the device, for
-/// DeviceModel::time_slice while others have something in flight; whoever has nothing leaves it at once.
+/// kQueue: kernels begin in the order they were launched; one that finds its units taken waits, and so do those
+/// launched after it that use one of these units. Kernels of one launcher never overlap. kSlices: one process after
+/// another has the device, for DeviceModel::time_slice while others have something in flight; whoever has nothing
+/// leaves it at once.
 ///
 /// Device time is in unit-nanoseconds: the time on the device, waits excepted, times the units used. What launchers say
 /// of it, and when they look at their grant, is by their own clock: DeviceModel::drift.
@@ -43,10 +44,11 @@ class KernelDevice {
   struct Work {
     std::vector<Duration> kernels;  ///< how long each takes with all units, alone, at speed 1; at least one
     bool sliceable = true;
-    uint32_t units = 0;                    ///< that it uses; 0, or more than there are: all
-    std::span<const SpeedAt> speeds = {};  ///< read at once
-    Time ready = {0};                      ///< no launch before
-    const void* partition = nullptr;       ///< kernels of one partition never overlap; null: it has none
+    uint32_t units = 0;                       ///< that it uses; 0, or more than there are: all
+    std::optional<uint32_t> first_unit = {};  ///< the first of these; nothing: any that are free
+    std::span<const SpeedAt> speeds = {};     ///< read at once
+    Time ready = {0};                         ///< no launch before
+    const void* partition = nullptr;          ///< kernels of one partition never overlap; null: it has none
     double belief = 1;  ///< so many times as long as it is it takes a kernel for; 0: it never saw one of them
   };
   /// A launcher that has no work has some.
@@ -115,6 +117,7 @@ class KernelDevice {
     bool sliceable = true, is_started = false, is_stopped = false, is_hung = false, ignores_gate = false;
     double belief = 1;
     uint32_t units = 1;
+    std::optional<uint32_t> first_unit;
     const void* partition = nullptr;
     Time ready = {0};
     std::deque<Kernel> launched;  ///< that have not ended; the first may be on the device
@@ -149,6 +152,8 @@ class KernelDevice {
   void enter(Time now, sched::LauncherId id, Launcher& launcher, std::vector<Told>& told);
   void exit(Time now, sched::LauncherId id, Launcher& launcher);
   bool is_taken(const void* partition) const;
+  /// Whether a launch of `one` waits while `other`, which was launched before, is on the device or waits for it.
+  bool share_units(const Launcher& one, const Launcher& other) const;
   /// Of those that could begin now, of this process if one is given, the one launched first.
   Launchers::iterator first_waiting(Time now, std::optional<uint64_t> process);
   /// The process after this one, in turn, that has something that could begin.

@@ -29,6 +29,7 @@ void VirtualPool::begin_kernels(Time now, Device& device, const sched::Run& acti
   KernelDevice::Work kernels;
   kernels.kernels = divide(work, function);
   kernels.units = action.units;
+  kernels.first_unit = action.first_unit;
   kernels.ready = run.ready;
   kernels.belief = draw_belief(run.device);
   if (function) {

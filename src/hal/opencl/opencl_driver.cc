@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/opencl_device.h"
@@ -34,7 +36,8 @@ class OpenclDriver final : public Driver {
   Api api_;
   std::string library_;
   std::vector<int> threads_before_;
-  std::vector<Size3> group_sizes_;  // what this process can build for
+  std::map<std::string, std::set<int>> threads_of_;  // by platform: started when that was first asked for its devices
+  std::vector<Size3> group_sizes_;                   // what this process can build for
 };
 
 // PoCL reads its variables at the first call of the process and starts its workers in it.
@@ -98,6 +101,8 @@ std::vector<OpenclDevice::Partition> partition(const Api& api, cl_device_id id, 
 Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options) {
   QUERN_TRY(prepare(options));
   QUERN_TRY(const auto platforms, platforms_of(api_));
+  for (const Platform& platform : platforms)
+    threads_of_[platform.name].insert(platform.threads.begin(), platform.threads.end());
   QUERN_TRY(const auto ids, devices_of(platforms, options.platform));
   if (options.index >= ids.size())
     return not_found(fmt::format("opencl device {}{}: does not exist; there are {}", options.index,
@@ -124,7 +129,12 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
   setup.caps = std::move(caps);
   setup.group_sizes = group_sizes_;
   setup.cache_folder = os::env("POCL_CACHE_DIR");
-  setup.threads_before = threads_before_;
+  // PoCL starts its workers when it is asked for its devices: those of other platforms are none of this device's.
+  std::set<int> others(threads_before_.begin(), threads_before_.end());
+  for (const Platform& platform : platforms)
+    if (std::find(platform.devices.begin(), platform.devices.end(), setup.id) == platform.devices.end())
+      others.insert(threads_of_[platform.name].begin(), threads_of_[platform.name].end());
+  setup.threads_before.assign(others.begin(), others.end());
   return std::unique_ptr<Device>(std::make_unique<OpenclDevice>(std::move(setup)));
 }
 

@@ -5,15 +5,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "hal/opencl/cl_error.h"
 #include "hal/opencl/opencl_device.h"
+#include "os/thread.h"
 
 namespace quern::hal::opencl {
 namespace {
 
 Platform look_at(const Api& api, cl_platform_id id) {
   Platform platform{name_of_platform(api, id), {}, ""};
+  const std::vector<int> before = os::threads_of_libraries();
   cl_uint count = 0;
   cl_int code = api.GetDeviceIDs(id, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
   if (code == CL_SUCCESS && count > 0) {
@@ -21,6 +24,8 @@ Platform look_at(const Api& api, cl_platform_id id) {
     code = api.GetDeviceIDs(id, CL_DEVICE_TYPE_ALL, count, platform.devices.data(), nullptr);
     if (code != CL_SUCCESS) platform.devices.clear();
   }
+  const std::vector<int> now = os::threads_of_libraries();
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(), std::back_inserter(platform.threads));
   if (platform.devices.empty()) platform.error = fmt::format("shows no device, {}", name_of_cl(code));
   return platform;
 }

@@ -13,7 +13,8 @@ namespace quern::hal::opencl {
 struct Platform {
   std::string name;
   std::vector<cl_device_id> devices;
-  std::string error;  ///< why it shows no device; empty: it shows some
+  std::string error;              ///< why it shows no device; empty: it shows some
+  std::vector<int> threads = {};  ///< of libraries, that began while the platform was asked for its devices
 };
 
 /// Every platform, in the order of the loader; a platform that fails has an error and hides no other. kUnavailable if
