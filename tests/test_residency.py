@@ -412,7 +412,7 @@ def cycles(server, count):
     def is_settled():
         return all(item["kind"] != "object" for item in memory(server)["cpu0"]["items"])
 
-    for i in range(30):
+    for i in range(100):  # every thread that allocates has done so by then, also on a busy machine
         once(i)
     server.wait_until(is_settled, "empty")
     before = sizes()
