@@ -98,7 +98,10 @@ void Scheduler::Impl::watch(RunRecord& run) {
     const Time sample = run.known_at + std::max(config_.flight_sample, least);
     if (limit < deadline) next = is_alone || QUERN_MUTANT(77) ? limit : std::min(limit, sample);
   }
-  if (next <= now_) next = now_ + (run.front != 0 ? Duration{1} : kLeastWait);  // it is being asked for
+  if (next <= now_) {  // it is being asked for
+    next = now_ + (run.front != 0 ? Duration{1} : kLeastWait);
+    if (deadline > now_) next = std::min(next, deadline);
+  }
   timers_.arm(run.id, run.timer, next);
 }
 

@@ -249,6 +249,20 @@ TEST(PinsChecker, SeesWhatIsKeptLeave) {
   EXPECT_TRUE(leaves(context, kill));
 }
 
+TEST(PinsChecker, LetsAStuckExecutorTakeAlongWhatIsKept) {
+  const auto leaves = [](Duration after_stop) {
+    Watched<PinsChecker> watched;
+    watched.running().step(keep_hot(Time::never())).step(Finished{.run = run1});
+    watched.step(call(r2, {{o1, kGiB}, {o2, kGiB}})).step(Started{run2}).step(Cancel{r2});
+    EXPECT_EQ(watched.why(), "");
+    watched.now = watched.now + after_stop;
+    watched.pretend(Tick{}, {KillExecutor{.executor = e1, .because = {}}});
+    return watched.fails();
+  };
+  EXPECT_TRUE(leaves(Duration{0}));
+  EXPECT_FALSE(leaves(Config{}.prepare_grace));
+}
+
 TEST(PinsChecker, KnowsThatTheLongerLeaseHolds) {
   const auto leaves = [](Time first, Time second) {
     Watched<PinsChecker> watched;

@@ -14,7 +14,8 @@ void PinsChecker::on_step(Time now, const sched::Event& event, std::span<const s
   for (const sched::Action& action : actions) {
     if (const auto* kill = std::get_if<sched::KillExecutor>(&action)) {
       check(now, *kill);
-      if (!room_was_short && !kill->because) check_kept(now, {kill->executor, std::nullopt});
+      const bool is_choice = !kill->because && !is_stuck(now, kill->executor);
+      if (!room_was_short && is_choice) check_kept(now, {kill->executor, std::nullopt});
     } else if (const auto* unload = std::get_if<sched::Unload>(&action)) {
       check(now, *unload);
       if (!room_was_short) check_kept(now, {unload->executor, unload->object});
@@ -90,15 +91,19 @@ void PinsChecker::check(Time now, const sched::Trim& action) {
            action.lane, action.executor.value, id.value);
 }
 
+// A run that was told to stop, and has had no launch on the device since, is stuck elsewhere in its executor.
+bool PinsChecker::is_stuck(Time now, sched::ExecutorId executor) const {
+  return std::any_of(shadow_.runs().begin(), shadow_.runs().end(), [&](const auto& entry) {
+    const Shadow::Run& run = entry.second;
+    return run.executor == executor && run.stopped <= now && now - run.stopped >= config_.prepare_grace;
+  });
+}
+
 void PinsChecker::check(Time now, const sched::KillExecutor& action) {
   if (!action.because) {
-    // A run that was told to stop, and has had no launch on the device since, is stuck elsewhere in its executor.
-    const bool is_stuck = std::any_of(shadow_.runs().begin(), shadow_.runs().end(), [&](const auto& entry) {
-      const Shadow::Run& run = entry.second;
-      return run.executor == action.executor && run.stopped <= now && now - run.stopped >= config_.prepare_grace;
-    });
+    if (is_stuck(now, action.executor)) return;
     for (const auto& [id, run] : shadow_.runs())
-      expect(run.executor != action.executor || is_stuck, now, "e{} is killed under run{}, which did nothing",
+      expect(run.executor != action.executor, now, "e{} is killed under run{}, which did nothing",
              action.executor.value, id.value);
     return;
   }

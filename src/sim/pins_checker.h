@@ -39,6 +39,8 @@ class PinsChecker final : public Checker {
   void check(Time now, const sched::KillExecutor& action);
   void check(Time now, const sched::Unload& action);
   void check(Time now, const sched::Trim& action);
+  /// A run of the executor was told to stop, did not, and has nothing on the device.
+  bool is_stuck(Time now, sched::ExecutorId executor) const;
   /// It leaves, and nothing left for want of room.
   void check_kept(Time now, const Kept& what);
 
