@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every checker but those of memory (memory_checkers_test.cc) through changed actions; unchanged, all are quiet.
+// Checkers through changed actions; unchanged, all are quiet. Those of memory, gates, quotas and hangs have tests of
+// their own.
 #include <gtest/gtest.h>
 
 #include "sim/ends_checker.h"
@@ -22,7 +23,7 @@ namespace {
 template <class C>
 class EveryChecker : public testing::Test {};
 using All = testing::Types<EndsChecker, LedgerChecker, PinsChecker, LimitsChecker, FairnessChecker, IdleChecker,
-                           UrgentChecker, GateChecker, QuotaChecker, LivenessChecker>;
+                           UrgentChecker, GateChecker, QuotaChecker, LivenessChecker, HangChecker>;
 TYPED_TEST_SUITE(EveryChecker, All);
 
 TYPED_TEST(EveryChecker, IsQuietWhileAllIsWell) {
@@ -359,87 +360,6 @@ TEST(LimitsChecker, SeesARunThatIsToldToStopBeforeItsTime) {
   watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1}).wait(3);
   watched.step(Flight{d1, {{run1, 1, watched.now, {0}}}}, add(StopRun{run1}));
   EXPECT_NE(watched.why().find("has not had its"), std::string::npos) << watched.why();
-}
-
-// Hangs.
-
-TEST(HangChecker, SeesAHangThatIsNotFoundInTime) {
-  Config config;
-  config.stop_grace = Duration::millis(2);
-  Submit brief = call(r1);
-  brief.device_time = Duration::millis(3);
-  const auto hung = [&](Watched<HangChecker>& watched) {
-    watched.step(up(d1)).step(brief).step(ExecutorUp{e1}).step(Started{run1});
-    watched.checker.on_hang(watched.now, run1);
-    watched.wait(4);
-    EXPECT_EQ(watched.why(), "");
-  };
-  Watched<HangChecker> late(config);
-  hung(late);
-  late.wait(2);
-  EXPECT_TRUE(late.fails());
-  Watched<HangChecker> found(config);
-  hung(found);
-  found.wait(1, add(KillExecutor{.executor = e1, .because = run1})).wait(5);
-  EXPECT_EQ(found.why(), "");
-}
-
-TEST(HangChecker, SeesThatAnotherIsBlamed) {
-  const auto hung = [&](Watched<HangChecker>& watched) {
-    watched.step(up(d1)).step(call(r1)).step(ExecutorUp{e1}).step(call(r2)).step(Started{run1}).step(Started{run2});
-    watched.checker.on_hang(watched.now, run2);
-  };
-  Watched<HangChecker> killed;
-  hung(killed);
-  killed.wait(1, add(KillExecutor{.executor = e1, .because = run1}));
-  EXPECT_TRUE(killed.fails());
-  Watched<HangChecker> answered;
-  hung(answered);
-  answered.wait(1, add(Answer{.request = r1, .end = End::kDeadlineRunning, .run = run1, .retry_after = {0}}));
-  EXPECT_TRUE(answered.fails());
-}
-
-TEST(HangChecker, SeesThatWhoIsBehindIsToldToStop) {
-  Submit brief = call(r2);
-  brief.device_time = Duration::millis(3);
-  const auto behind = [&](bool shares_time) {
-    Watched<HangChecker> watched;
-    DeviceUp device = up(d1);
-    device.shares_time = shares_time;
-    watched.step(device).step(call(r1)).step(ExecutorUp{e1}).step(brief).step(Started{run1}).step(Started{run2});
-    watched.checker.on_hang(watched.now, run1);
-    const Time since = watched.now + Duration::millis(1);
-    watched.wait(2).step(Flight{d1, {{run1, 1, {0}, {0}}, {run2, 2, since, {0}}}});
-    watched.wait(1, add(StopRun{run2}));
-    return watched.fails();
-  };
-  EXPECT_TRUE(behind(false));
-  EXPECT_TRUE(behind(true));
-}
-
-// The launch of the neighbour was made after the one that hangs, and before that began to hang; in another executor.
-TEST(HangChecker, SeesThatWhoIsBehindInAnotherExecutorIsBlamed) {
-  const auto blamed = [&](bool shares_time, Action action) {
-    Watched<HangChecker> watched;
-    DeviceUp device = up(d1);
-    device.shares_time = shares_time;
-    Submit other = urgent(r2);
-    other.domain = DomainId{2};
-    other.device_time = Duration::millis(3);
-    watched.step(device).step(call(r1)).step(ExecutorUp{e1}).step(Started{run1});
-    watched.step(other).step(ExecutorUp{e2}).step(Started{run2});
-    const Time first = watched.now;
-    watched.wait(1);
-    watched.step(Flight{d1, {{run1, 1, first, {0}}, {run2, 2, watched.now, {0}}}});
-    watched.checker.on_hang(watched.now, run1);
-    watched.wait(1, add(std::move(action)));
-    return watched.fails();
-  };
-  // A device that divides its time executes launches of two executors side by side.
-  for (const Action& action : {Action(StopRun{run2}), Action(KillExecutor{.executor = e2, .because = run2})}) {
-    EXPECT_TRUE(blamed(false, action));
-    EXPECT_FALSE(blamed(true, action));
-  }
 }
 
 // Spares.
