@@ -7,6 +7,15 @@ namespace quern::sim {
 
 using sched::End;
 
+namespace {
+
+bool shares_units(const Shadow::Run& one, const Shadow::Run& other) {
+  if (one.units == 0 || other.units == 0) return true;
+  return one.first_unit < other.first_unit + other.units && other.first_unit < one.first_unit + one.units;
+}
+
+}  // namespace
+
 void HangChecker::on_hang(Time now, sched::RunId id) {
   const Shadow::Run* run = shadow_.find(id);
   if (!run) return;
@@ -51,13 +60,16 @@ void HangChecker::on_restart(Time) {
 }
 
 void HangChecker::check(Time now, const sched::KillExecutor& action) {
+  const Shadow::Run* blamed = action.because ? shadow_.find(*action.because) : nullptr;
   bool has_hung = false, is_right = false;
   for (auto& [id, hang] : hangs_) {
     if (hang.executor != action.executor) continue;
-    hang.is_killed = has_hung = true;
+    hang.is_killed = true;
+    // A run on another part of the device has used up its own time there.
+    const Shadow::Run* hung = shadow_.find(id);
+    has_hung |= !blamed || !hung || shares_units(*blamed, *hung);
     is_right |= action.because == id;
   }
-  const Shadow::Run* blamed = action.because ? shadow_.find(*action.because) : nullptr;
   for (auto it = hangs_.begin(); blamed && it != hangs_.end(); ++it)
     expect(now >= blamed->submit->deadline || !waits_behind(*blamed, *action.because, it->first, it->second), now,
            "e{} is killed because of run{}, and its launch is behind that of run{}, which hangs", action.executor.value,

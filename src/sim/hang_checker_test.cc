@@ -44,6 +44,25 @@ TEST(HangChecker, SeesThatAnotherIsBlamed) {
   EXPECT_TRUE(answered.fails());
 }
 
+TEST(HangChecker, LetsARunOnAnotherPartBeBlamedForItself) {
+  const auto fails = [](uint32_t units_of_hung) {
+    Watched<HangChecker> watched;
+    DeviceUp device = up(d1);
+    device.units = 4;
+    Submit hangs = call(r1), overdue = call(r2);
+    hangs.quota = {.request = 100, .limit = 1000, .units = units_of_hung};
+    overdue.function = FunctionId{8};
+    overdue.quota = {.request = 100, .limit = 1000, .units = 500};
+    watched.step(device).step(hangs).step(ExecutorUp{e1}).step(overdue).step(Started{run1}).step(Started{run2});
+    watched.checker.on_hang(watched.now, run1);
+    EXPECT_EQ(watched.why(), "");
+    watched.wait(1, add(KillExecutor{.executor = e1, .because = run2}));
+    return watched.fails();
+  };
+  EXPECT_TRUE(fails(1000));
+  EXPECT_FALSE(fails(500));
+}
+
 TEST(HangChecker, SeesThatWhoIsBehindIsToldToStop) {
   Submit brief = call(r2);
   brief.device_time = Duration::millis(3);
