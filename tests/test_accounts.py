@@ -148,8 +148,10 @@ def account(server, name, key=None):
 
 
 class Workers:
-    """The threads that execute kernels: what they used, also those of executors that are gone. The vendor made them:
-    they have its name or none of their own, and all of ours have one."""
+    """The threads that execute kernels: what they used, also those of executors that are gone. The vendor's threads
+    have the name of the process or "cpu". Intel's runtime also executes kernels on the threads that wait in it."""
+
+    NAMES = ("cpu\n", "opencl-wait\n")
 
     def __init__(self, server):
         self.server, self.gone_ns, self.before_ns = server, 0, 0
@@ -161,7 +163,7 @@ class Workers:
         try:
             first = pathlib.Path(f"/proc/{pid}/comm").read_text()
             for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-                if task.name != str(pid) and (task / "comm").read_text() in (first, "cpu\n"):
+                if task.name != str(pid) and (task / "comm").read_text() in (first, *Workers.NAMES):
                     used[int(task.name)] = int((task / "schedstat").read_text().split()[0])
         except (FileNotFoundError, ProcessLookupError):
             pass

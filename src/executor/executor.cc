@@ -170,6 +170,11 @@ Status start(Process& process, ipc::Received first, const CreateDriver& create_d
   os::use_alternate_stack();
   QUERN_TRY(process.device->on_each_worker([] { os::use_alternate_stack(); }));
   watch_faults(process.pages.executor().fault);
+  process.threads.emplace_back("faults", [&process] {
+    look_at_fault([&process] {
+      for (const auto& lane : process.lanes) lane->publish_front();
+    });
+  });
   if (process.device->caps().worker_classes)
     for (const int worker : process.device->worker_threads()) os::set_worker_class(worker, os::WorkerClass::kNormal);
 

@@ -46,6 +46,10 @@ class Lane {
   /// The first launch of its run that has not ended; nothing if all have. Any thread, also while the lane waits for it.
   std::optional<ipc::Flight::Launch> flight() const;
 
+  /// Publishes that launch as the one that the lane is at (ipc::ExecutorPage), which else is done in batches. Any
+  /// thread.
+  void publish_front() const;
+
  private:
   using ViewKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< buffer, offset, size
   /// How a launch can be divided, and how long it takes.
@@ -195,6 +199,7 @@ class Lane {
     std::atomic<uint64_t> first{0}, last{0};                 ///< points of the run in that queue; 0: none yet
     std::atomic<int64_t> used_ns{0};                         ///< START to END, of launches that were seen to end
     std::array<std::atomic<int64_t>, kMostTimes> made_ns{};  ///< by point
+    std::array<std::atomic<uint32_t>, kMostTimes> launch{};  ///< by point: its index in the plan
   } shown_;
   // The lane's thread only.
   bool stands_back_ = false;

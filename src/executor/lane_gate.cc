@@ -192,6 +192,7 @@ void Lane::submitted(const InFlight& what, Time made) {
   in_flight_.push_back(what);
   in_flight_ns_ += what.expected_ns;
   shown_.made_ns[what.point % kMostTimes].store(made.ns, std::memory_order_relaxed);
+  shown_.launch[what.point % kMostTimes].store(what.launch, std::memory_order_relaxed);
   if (shown_.first.load(std::memory_order_relaxed) == 0) {
     shown_.queue.store(queue_, std::memory_order_relaxed);
     shown_.first.store(what.point, std::memory_order_relaxed);
@@ -219,6 +220,13 @@ std::optional<ipc::Flight::Launch> Lane::flight() const {
   // Another run may have come to the lane meanwhile: then these numbers are of both.
   if (links_.own.running_run.load(std::memory_order_acquire) != run) return std::nullopt;
   return launch;
+}
+
+void Lane::publish_front() const {
+  const auto front = flight();
+  if (!front || front->number == 0) return;
+  const uint32_t launch = shown_.launch[front->number % kMostTimes].load(std::memory_order_relaxed);
+  if (launch != ipc::kNoLaunch) links_.own.running_launch.store(launch, std::memory_order_relaxed);
 }
 
 // What ended while the lane slept is not in flight any more.

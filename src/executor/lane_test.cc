@@ -416,6 +416,29 @@ TEST_F(LaneRuns, TellsWhichLaunchHasNotEnded) {
   EXPECT_FALSE(lane_->flight());
 }
 
+// As after a fault in code of which nobody knows to what kernel it belongs.
+TEST_F(LaneRuns, PublishesTheLaunchThatTheDeviceIsAtWhenAsked) {
+  auto plan = this->plan();
+  for (int i = 0; i < 5; ++i) {
+    add_copy(plan, 0, 1);
+    plan.launches.back().group_ps = 1'000'000;  // slices of a kernel that is known may all be in flight
+    plan.launches.back().sliceable = true;
+    plan.launches.back().global = {32, 1, 1};
+  }
+  prepare(kPlan, plan);
+  set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
+  start();
+  faults_->hold_launch = 4;
+  push(run_command());
+  until([&] { return lane_->flight() && lane_->flight()->number == 4 && faults_->launches.load() == 5; });
+  const auto& published = pages_.executor().lanes[0].running_launch;
+  EXPECT_EQ(published.load(), 0u) << "the lane looks at all five when they have ended";
+  lane_->publish_front();
+  EXPECT_EQ(published.load(), 3u);
+  release_device();
+  EXPECT_TRUE(wait_ended().ok);
+}
+
 TEST_F(LaneRuns, ALaunchThatFailsAmongOthersInFlightIsNamedAndEndsTheLane) {
   auto plan = this->plan();
   for (int i = 0; i < 5; ++i) add_copy(plan, 0, 1);

@@ -155,6 +155,7 @@ class LaneTest : public testing::Test {
   void release_device() {
     faults_->is_stopped = false;
     faults_->held_write_bytes = UINT64_MAX;
+    faults_->hold_launch = 0;
     ASSERT_TRUE(device_->create_queue().value()->flush().ok());
   }
 

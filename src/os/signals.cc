@@ -17,6 +17,7 @@ namespace quern::os {
 namespace {
 
 std::atomic<void (*)(const Fault&)> fault_handler{nullptr};
+std::atomic<int> faulted_thread{0};  // the first
 
 void handle(int signal, siginfo_t* info, void* context) {
   const auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
@@ -30,8 +31,15 @@ void handle(int signal, siginfo_t* info, void* context) {
   fault.instruction = static_cast<uintptr_t>(machine.pc);
 #endif
   fault.thread = static_cast<int>(syscall(SYS_gettid));
-  if (auto work = fault_handler.load()) work(fault);
-  // SA_RESETHAND put the default action back: raised again, it ends the process with the true signal.
+  int none = 0;
+  if (faulted_thread.compare_exchange_strong(none, fault.thread)) {
+    if (auto work = fault_handler.load()) work(fault);
+  } else {
+    // Several workers execute the same kernel. The process ends when the handler of the first has said what it knows.
+    while (faulted_thread != fault.thread) pause();
+  }
+  // With the default action, the signal raised again ends the process with the true signal.
+  ::signal(signal, SIG_DFL);
   syscall(SYS_tgkill, getpid(), fault.thread, signal);
 }
 
@@ -58,7 +66,7 @@ void on_fault(void (*handler)(const Fault&)) {
   fault_handler.store(handler);
   struct sigaction action {};
   action.sa_sigaction = handle;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | static_cast<int>(SA_RESETHAND);
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGTRAP}) sigaction(signal, &action, nullptr);
 }

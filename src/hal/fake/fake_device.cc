@@ -103,6 +103,7 @@ bool FakeLane::run_one(const Faults& faults) {
     if (state.progress.failure) state.commands.clear();
     if (state.commands.empty()) return false;
     if (state.commands.front().write_bytes >= faults.held_write_bytes) return false;
+    if (state.commands.front().is_held && faults.hold_launch != 0) return false;
     after = state.commands.front().after;
     after_point = state.commands.front().after_point;
     return true;

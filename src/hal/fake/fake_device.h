@@ -72,6 +72,7 @@ struct Command {
   uint64_t write_bytes = 0;         ///< of a write
   std::shared_ptr<FakeLane> after;  ///< starts only when this lane is at `after_point`
   uint64_t after_point = 0;
+  bool is_held = false;  ///< does not start before Faults::hold_launch is 0
 };
 
 /// What a queue and the worker share.

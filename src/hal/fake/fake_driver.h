@@ -24,6 +24,9 @@ struct Faults {
   std::atomic<bool> is_stopped{false};
   /// Writes of at least this many bytes do not start, and so nothing behind them. Flush a queue after raising it.
   std::atomic<uint64_t> held_write_bytes{std::numeric_limits<uint64_t>::max()};
+  /// The how-manieth launch from the start of the device (1: the first) does not start while this is not 0, and so
+  /// nothing behind it. Flush a queue after setting it to 0.
+  std::atomic<uint64_t> hold_launch{0};
   /// Memory comes as zeros, and the caps of devices that are opened from now on say so; else it is full of kPoison.
   std::atomic<bool> fresh_memory_is_zero{false};
   /// No fault: how many launches were submitted, for tests that wait for one.

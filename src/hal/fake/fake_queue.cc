@@ -123,7 +123,7 @@ Result<uint64_t> FakeQueue::launch(const Launch& launch) {
     }
     values.push_back(value);
   }
-  ++device_.faults().launches;
+  const bool is_held = ++device_.faults().launches == device_.faults().hold_launch;
   // The kernel and the queue may be gone before this runs: the entry and the values are copies.
   auto work = [&device = device_, entry = kernel.check.entry(), host = kernel.host, values = std::move(values),
                offset = launch.offset, global = launch.global, local]() mutable -> Status {
@@ -131,7 +131,7 @@ Result<uint64_t> FakeQueue::launch(const Launch& launch) {
       return Error{ErrorCode::kFaulted, fmt::format("kernel {}: fails by order of a test", entry.name)};
     return host({entry, std::move(values), offset, global, local, device.stop()});
   };
-  return submit({std::move(work), true, 0, nullptr, 0});
+  return submit({std::move(work), true, 0, nullptr, 0, is_held});
 }
 
 Status FakeQueue::wait_for(Queue& other, uint64_t point) {
