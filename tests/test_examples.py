@@ -24,7 +24,9 @@ def test_check(name):
     assert ran.stderr == "", "an example has no warnings"
     checked = json.loads(ran.stdout)
     assert checked["function"] == name and checked["ok"] is True
-    assert all(one["ok"] and one["device_time_ns"] > 0 for one in checked["checks"]), checked
+    assert all(one["ok"] for one in checked["checks"]), checked
+    # On a CPU, a case may be charged nothing because one before it was charged a little too much.
+    assert sum(one["device_time_ns"] for one in checked["checks"]) > 0, checked
     if name not in WITHOUT_CASES:
         compared = {one["name"] for one in checked["checks"] if one["result"].startswith("is equal")}
         assert CASES <= compared, checked["checks"]
