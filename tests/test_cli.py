@@ -198,6 +198,14 @@ def test_bench_lists_and_suggests():
     assert "there is none" in run_cli("bench", "wrm", check=1).stderr
 
 
+@pytest.mark.skipif(PRESET != "dev", reason="built without benchmarks")
+def test_a_benchmark_measures_a_server(tmp_path):
+    """The benchmarks are a program of their own, and measure the server that lies beside."""
+    rows = tmp_path / "small.json"
+    run_cli("bench", "small", "--quick", "--json", rows, check=0)
+    assert json.loads(rows.read_text())["rows"]
+
+
 def test_second_server_on_one_state_is_refused(server):
     ran = subprocess.run(server.command(), capture_output=True, text=True, timeout=START_LIMIT, check=False)
     assert ran.returncode == 1 and "error: " in ran.stderr and str(server.state) in ran.stderr

@@ -56,7 +56,7 @@ void limit(int resource, uint64_t value) {
   if (socket >= 0) dup2(socket, kChildSocket);
   syscall(SYS_close_range, socket >= 0 ? kChildSocket + 1 : 3, ~0U, 0);
   limit(RLIMIT_NOFILE, options.descriptors);  // not before: a parent may have more open than a child may
-  execve("/proc/self/exe", arguments, environment);
+  execve(options.program.empty() ? "/proc/self/exe" : options.program.c_str(), arguments, environment);
   _exit(127);
 }
 

@@ -21,7 +21,8 @@ struct Exit {
 /// What a child starts with. It has an empty environment but for `environment`, no descriptor but 0 (/dev/null), 1
 /// and 2 (`log`) and 3 (`socket`), no new privileges, no core dumps, and dies with the thread that started it.
 struct ProcessOptions {
-  std::vector<std::string> arguments;  ///< of this same program, behind its name
+  std::string program;                 ///< its path; empty: this same program
+  std::vector<std::string> arguments;  ///< behind its name
   std::map<std::string, std::string> environment;
   std::vector<int> cores;      ///< affinity; empty: inherited
   uint64_t stack_bytes = 0;    ///< RLIMIT_STACK before exec: it sets the stack of every thread a vendor makes
