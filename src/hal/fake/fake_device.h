@@ -72,6 +72,7 @@ struct Command {
   uint64_t write_bytes = 0;         ///< of a write
   std::shared_ptr<FakeLane> after;  ///< starts only when this lane is at `after_point`
   uint64_t after_point = 0;
+  bool is_misdated = false;  ///< of a launch: its timestamps are to be counted as corrected
 };
 
 /// What a queue and the worker share.
@@ -88,6 +89,7 @@ class FakeLane {
   void fail(Error error);
   std::optional<Interval> timing(uint64_t point) const;
   uint64_t device_time_ns() const;
+  uint64_t corrected_timings() const;
 
   /// The worker: runs the first command if it may start; true if something changed.
   bool run_one(const Faults& faults);
@@ -104,7 +106,7 @@ class FakeLane {
     Progress progress;
     std::deque<Command> commands;
     std::vector<Timed> timed = std::vector<Timed>(Queue::kTimingsKept);
-    uint64_t device_time_ns = 0;
+    uint64_t device_time_ns = 0, corrected_timings = 0;
   };
   // Constant after construction.
   os::Event ended_;

@@ -26,6 +26,7 @@ inline Result<std::unique_ptr<OpenclDevice>> open_changed(const std::function<vo
   setup.context = {setup.api.CreateContext(nullptr, 1, &setup.id, nullptr, nullptr, &code), setup.api.ReleaseContext};
   if (code != CL_SUCCESS) return internal("no context");
   setup.group_sizes = cts::group_sizes();
+  setup.traits = traits_of(setup.api, setup.id);
   change(setup);
   return std::make_unique<OpenclDevice>(std::move(setup));
 }
