@@ -115,7 +115,16 @@ def test_of_a_kernel_without_mistakes_nothing_is_told(oclgrind, tmp_path):
     assert run_probe(oclgrind, tmp_path, line) == ""
 
 
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory, library):
+    """Runs every mistake before the long tests, which find none."""
+    for what in MISTAKES:
+        folder = tmp_path_factory.mktemp(what)
+        test_a_mistake_is_found(Oclgrind(folder, library), folder, what)
+
+
 @pytest.mark.long
+@pytest.mark.usefixtures("proven")
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_no_race_and_stays_in_its_memory(oclgrind, tmp_path, name):
     arguments, wanted, case = list(ARGUMENTS.get(name, [])), {}, EXAMPLES / name / "expected" / "odd"
@@ -138,6 +147,7 @@ def test_an_example_has_no_race_and_stays_in_its_memory(oclgrind, tmp_path, name
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("proven")
 def test_the_kernels_of_the_conformance_suite_have_no_race_and_stay_in_their_memory(oclgrind):
     ran = subprocess.run([SUITE_PROGRAM, f"--gtest_filter={SUITE_TESTS}"],
                          env=dict(oclgrind.environment, QUERN_TEST_PLATFORM="Oclgrind"), capture_output=True, text=True,
