@@ -178,6 +178,7 @@ std::vector<DeviceStatus> LiveDaemon::devices() const {
     status.running = device->running;
     status.runs_ended = device->runs_ended;
     status.device_time_ns = device->device_time_ns;
+    status.corrected_timings = device->corrected_timings;
     list.push_back(std::move(status));
   }
   return list;

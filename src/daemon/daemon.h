@@ -207,6 +207,7 @@ struct DeviceStatus {
   bool in_place = false;
   bool worker_classes = false;  ///< priorities can become classes of the operating system there
   uint64_t executors = 0, running = 0, runs_ended = 0, device_time_ns = 0;
+  uint64_t corrected_timings = 0;  ///< launches whose timestamps could not be true, since the server started
 };
 
 /// A request, for showing to people.

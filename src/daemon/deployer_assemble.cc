@@ -123,8 +123,7 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     // Which device runs it is not known here: one that cannot slice it is one too many.
     function->unsliceable.resize(kept.kernels.size());
     for (size_t i = 0; i < kept.kernels.size(); ++i) {
-      binary.unsliceable.push_back(device->caps.launch_offset ? unsliceable(kept.kernels[i], binary.signatures)
-                                                              : "the device has no launch offset");
+      binary.unsliceable.push_back(unsliceable(kept.kernels[i], binary.signatures, device->caps.launch_offset));
       if (function->unsliceable[i].empty()) function->unsliceable[i] = binary.unsliceable[i];
     }
     function->binaries.emplace(device->caps.build_key, std::move(binary));

@@ -44,7 +44,7 @@ struct DeviceRecord {
   ipc::DeviceCaps caps;
   // Written by the strand, read by anyone.
   std::atomic<bool> is_up{true};
-  std::atomic<uint64_t> executors{0}, running{0}, runs_ended{0}, device_time_ns{0};
+  std::atomic<uint64_t> executors{0}, running{0}, runs_ended{0}, device_time_ns{0}, corrected_timings{0};
 
   /// Constants and tensors are used where they lie on the host.
   bool in_place() const { return config.in_place && caps.unified_memory; }

@@ -236,6 +236,7 @@ void Runner::ended(uint64_t key, uint32_t lane, const ipc::RunEnded& event) {
   run.kernels = event.kernels;
   executor.process->learn(run.plan->id, Duration{elapsed_ns});
   ++on.runs_ended;
+  on.corrected_timings += event.corrected_timings;
   charge(executor, run);
   note_held(executor, run);
   for (size_t i = 0; event.ok && i < run.made.size(); ++i)

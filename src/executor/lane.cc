@@ -140,7 +140,7 @@ bool Lane::run(const ipc::RunCommand& command, Time taken) {
   ended.run = command.run;
   ended.taken_ns = taken.ns;
   Status status = use_units(command.units, command.first_unit);
-  const uint64_t before_ns = queue_->device_time_ns();
+  const uint64_t before_ns = queue_->device_time_ns(), corrected_before = queue_->corrected_timings();
   first_start_ns_ = last_end_ns_ = waited_ns_ = 0;
   stand_back(false);
   is_confirmed_ = false;
@@ -175,6 +175,7 @@ bool Lane::run(const ipc::RunCommand& command, Time taken) {
   ended.ended_ns = last_end_ns_;
   ended.waited_ns = waited_ns_;
   ended.device_time_ns = queue_->device_time_ns() - before_ns;
+  ended.corrected_timings = queue_->corrected_timings() - corrected_before;
   while (!profile_.empty() && profile_.back().launches == 0) profile_.pop_back();
   tell_traced();
   tell_used(Moment::kRunEnd);

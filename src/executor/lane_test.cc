@@ -125,6 +125,15 @@ TEST_F(LaneRuns, TellsHowLongKernelsTook) {
   EXPECT_TRUE(traced_.empty());
 }
 
+TEST_F(LaneRuns, TellsHowManyTimesOfItsLaunchesCouldNotBeTrue) {
+  auto plan = this->plan();
+  for (int i = 0; i < 3; ++i) add_copy(plan, 0, 1);
+  plan.launches[0].entry = plan.launches[2].entry = "misdated";
+  prepare(kPlan, plan);
+  start();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(run(run_command()).corrected_timings, 2u) << "of one run";
+}
+
 TEST_F(LaneRuns, TellsWhatItUsedBeforeItWaitsWhereItIsMetered) {
   prepare_copies(2);
   start();

@@ -47,6 +47,7 @@ class LaneTest : public testing::Test {
     source.text =
         "kernel void copy(global const uchar* input, global uchar* output, uint n) {}\n"
         "kernel void copy_too(global const uchar* input, global uchar* output, uint n) {}\n"
+        "kernel void misdated(global const uchar* input, global uchar* output, uint n) {}\n"
         "kernel void fail(global uchar* output) {}\n";
     const Bytes binary = *(*device_->build(source))->binary();
     ASSERT_TRUE(holdings_->load_program({kProgram, binary.size()}, *os::immutable_copy("binary", binary)).ok());

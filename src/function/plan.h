@@ -217,9 +217,10 @@ enum class Origin : uint8_t { kDeployed, kStored };
 std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures,
                                       Origin origin = Origin::kDeployed);
 
-/// Why a kernel is launched whole whatever its sizes: what the compiler saw of its entry, or that the driver picks its
-/// local size. Empty: its launches may be cut into slices of whole groups, told apart by their offsets.
-std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures);
+/// Why a kernel is launched whole whatever its sizes: the device has no launch offset, what the compiler saw of its
+/// entry, or that the driver picks its local size. Empty: its launches may be cut into slices of whole groups, told
+/// apart by their offsets.
+std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures, bool has_launch_offset);
 
 /// The groups of a launch along its longest dimension; 1 where the driver picks the local size.
 uint64_t most_groups(const PlannedLaunch& launch);

@@ -395,14 +395,15 @@ TEST(Signatures, SayWhyAKernelIsLaunchedWhole) {
   signatures[0].unsliceable = "uses get_global_size";
   KernelDecl kernel = manifest.kernels[0];
   kernel.entry = "one";
-  EXPECT_EQ(unsliceable(kernel, signatures), "uses get_global_size");
+  EXPECT_EQ(unsliceable(kernel, signatures, true), "uses get_global_size");
   kernel.entry = "three";
   kernel.local = {Expression::constant(4)};
-  EXPECT_EQ(unsliceable(kernel, signatures), "");
+  EXPECT_EQ(unsliceable(kernel, signatures, true), "");
+  EXPECT_EQ(unsliceable(kernel, signatures, false), "the device has no launch offset");
   kernel.local.clear();
-  EXPECT_EQ(unsliceable(kernel, signatures), "names no local size");
+  EXPECT_EQ(unsliceable(kernel, signatures, true), "names no local size");
   kernel.entry = "five";
-  EXPECT_EQ(unsliceable(kernel, signatures), "is not in the program");
+  EXPECT_EQ(unsliceable(kernel, signatures, true), "is not in the program");
 
   PlannedLaunch launch;
   launch.global = {64, 32, 1};

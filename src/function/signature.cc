@@ -237,7 +237,8 @@ std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const 
   return SignatureCheck(manifest, signatures, origin).run();
 }
 
-std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures) {
+std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures, bool has_launch_offset) {
+  if (!has_launch_offset) return "the device has no launch offset";
   const Signature* signature = find_signature(signatures, kernel.entry);
   if (!signature) return "is not in the program";
   if (!signature->unsliceable.empty()) return signature->unsliceable;

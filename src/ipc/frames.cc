@@ -144,7 +144,7 @@ template <class V>
 void fields(V& v, RunEnded& r) {
   v(r.run), v(r.ok), v(r.stopped), v(r.no_room), v(r.ends_executor), v(r.code), v(r.text), v(r.taken_ns);
   v(r.started_ns), v(r.ended_ns), v(r.reported_ns);
-  v(r.waited_ns), v(r.device_time_ns);
+  v(r.waited_ns), v(r.device_time_ns), v(r.corrected_timings);
   v.list(r.rounds, kMostReported, [&](uint64_t& rounds) { v(rounds); });
   v.list(r.kernels, kMostKernels, [&](auto& kernel) { v(kernel.launches), v(kernel.time_ns); });
 }

@@ -246,7 +246,8 @@ struct RunEnded {
   int64_t taken_ns = 0, started_ns = 0, ended_ns = 0, reported_ns = 0;
   int64_t waited_ns = 0;  ///< for constants that were still being loaded
   uint64_t device_time_ns = 0;
-  std::vector<uint64_t> rounds;  ///< of the repeats that the plan reports
+  uint64_t corrected_timings = 0;  ///< its launches whose timestamps could not be true
+  std::vector<uint64_t> rounds;    ///< of the repeats that the plan reports
   struct Kernel {
     uint64_t launches = 0, time_ns = 0;
   };

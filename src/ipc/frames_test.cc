@@ -151,6 +151,7 @@ TEST(Frames, EveryEventOfALaneComesBackAsItWas) {
   ended.code = ErrorCode::kExhausted;
   ended.text = "no room";
   ended.waited_ns = 17;
+  ended.corrected_timings = 3;
   ended.rounds = {1, 2};
   ended.kernels = {{3, 4}};
   ByteWriter writer;
@@ -165,6 +166,7 @@ TEST(Frames, EveryEventOfALaneComesBackAsItWas) {
   EXPECT_EQ(got.code, ErrorCode::kExhausted);
   EXPECT_EQ(got.text, "no room");
   EXPECT_EQ(got.waited_ns, 17);
+  EXPECT_EQ(got.corrected_timings, 3U);
   EXPECT_EQ(got.rounds, ended.rounds);
   ASSERT_EQ(got.kernels.size(), 1U);
   EXPECT_EQ(got.kernels[0].time_ns, 4U);

@@ -96,6 +96,10 @@ uint64_t FakeLane::device_time_ns() const {
   return state_.with([](const State& state) { return state.device_time_ns; });
 }
 
+uint64_t FakeLane::corrected_timings() const {
+  return state_.with([](const State& state) { return state.corrected_timings; });
+}
+
 bool FakeLane::run_one(const Faults& faults) {
   std::shared_ptr<FakeLane> after;
   uint64_t after_point = 0;
@@ -127,6 +131,7 @@ bool FakeLane::run_one(const Faults& faults) {
       const uint64_t point = ++state.progress.reached;
       state.timed[point % Queue::kTimingsKept] = {{start.ns, end.ns}, command->is_launch};
       if (command->is_launch) state.device_time_ns += static_cast<uint64_t>((end - start).ns);
+      state.corrected_timings += command->is_misdated;
     } else if (!state.progress.failure) {
       state.progress.failure = std::move(status).error();
     }

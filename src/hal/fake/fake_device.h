@@ -73,6 +73,7 @@ struct Command {
   std::shared_ptr<FakeLane> after;  ///< starts only when this lane is at `after_point`
   uint64_t after_point = 0;
   bool is_held = false;  ///< does not start before Faults::hold_launch is 0
+  bool is_misdated = false;  ///< of a launch: its timestamps are to be counted as corrected
 };
 
 /// What a queue and the worker share.
@@ -89,6 +90,7 @@ class FakeLane {
   void fail(Error error);
   std::optional<Interval> timing(uint64_t point) const;
   uint64_t device_time_ns() const;
+  uint64_t corrected_timings() const;
 
   /// The worker: runs the first command if it may start; true if something changed.
   bool run_one(const Faults& faults);
@@ -105,7 +107,7 @@ class FakeLane {
     Progress progress;
     std::deque<Command> commands;
     std::vector<Timed> timed = std::vector<Timed>(Queue::kTimingsKept);
-    uint64_t device_time_ns = 0;
+    uint64_t device_time_ns = 0, corrected_timings = 0;
   };
   // Constant after construction.
   os::Event ended_;

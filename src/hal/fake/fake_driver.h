@@ -40,6 +40,7 @@ constexpr uint8_t kPoison = 0xa5;
 ///
 /// It "compiles" OpenCL C by reading the signatures; `host_kernels.h` lists the kernels it can execute, among them
 /// three that break: `fault_store` (a real SIGSEGV), `hang` (ends only with the device) and `fail` (the launch fails).
+/// Launches of `misdated` count as corrected timings.
 Result<std::unique_ptr<Driver>> create_driver();
 Result<std::unique_ptr<Driver>> create_driver(std::shared_ptr<Faults> faults);
 

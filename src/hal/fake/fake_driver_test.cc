@@ -73,6 +73,19 @@ TEST(Fake, FailsTheLaunchThatWasOrdered) {
   EXPECT_TRUE(other->timeline().wait(*other->launch(launch), Duration::forever()).ok());
 }
 
+TEST(Fake, CountsTimesThatCannotBeTrueByQueue) {
+  World world;
+  auto kernel =
+      world.kernel("kernel void misdated(global const uchar* input, global uchar* output, uint n) {}", "misdated");
+  auto buffer = *world.device->allocate(64), target = *world.device->allocate(64);
+  const Argument arguments[] = {buffer.get(), target.get(), *scalar_of(Dtype::kUint32, int64_t{64})};
+  auto queue = std::move(world.device->create_queue()).value(), other = std::move(world.device->create_queue()).value();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(queue->launch({.kernel = kernel.get(), .arguments = arguments}).ok());
+  EXPECT_TRUE(queue->timeline().wait(3, Duration::forever()).ok());
+  EXPECT_EQ(queue->corrected_timings(), 3u);
+  EXPECT_EQ(other->corrected_timings(), 0u);
+}
+
 TEST(Fake, FailsAllocationsThatWereOrdered) {
   World world;
   world.faults->bytes_until_failure = 256;

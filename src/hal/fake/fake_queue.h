@@ -41,6 +41,7 @@ class FakeQueue final : public Queue {
   Timeline& timeline() override { return timeline_; }
   std::optional<Interval> timing(uint64_t point) override { return lane_->timing(point); }
   uint64_t device_time_ns() override { return lane_->device_time_ns(); }
+  uint64_t corrected_timings() override { return lane_->corrected_timings(); }
 
   /// Work of ours on the worker.
   Result<uint64_t> submit_host(std::function<void()> work) { return submit_move(std::move(work)); }

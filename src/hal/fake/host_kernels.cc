@@ -153,11 +153,13 @@ constexpr struct {
   std::string_view name;
   HostKernel kernel;
   std::string_view unsliceable = "";
+  bool is_misdated = false;
 } kKernels[] = {
     {"saxpy", saxpy},
     {"sgemm", sgemm, kAtOnce},
     {"copy", copy, kAtOnce},
     {"copy_too", copy, kAtOnce},
+    {"misdated", copy, kAtOnce, true},
     {"spin", spin},
     {"fault_store", fault_store},
     {"hang", hang},
@@ -196,6 +198,12 @@ std::string_view unsliceable_of(std::string_view name) {
   for (const auto& row : kKernels)
     if (row.name == name) return row.unsliceable;
   return "";
+}
+
+bool is_misdated(std::string_view name) {
+  for (const auto& row : kKernels)
+    if (row.name == name) return row.is_misdated;
+  return false;
 }
 
 }  // namespace quern::hal::fake

@@ -55,4 +55,7 @@ HostKernel find_host_kernel(std::string_view name);
 /// EntryInfo::unsliceable of a host version, whatever the text of the kernel would do.
 std::string_view unsliceable_of(std::string_view name);
 
+/// Whether the device stamps launches of this host version with times that cannot be true.
+bool is_misdated(std::string_view name);
+
 }  // namespace quern::hal::fake

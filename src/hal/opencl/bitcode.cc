@@ -86,12 +86,12 @@ struct Llvm {
   QUERN_LLVM_FUNCTIONS(QUERN_LLVM_POINTER)
 #undef QUERN_LLVM_POINTER
 
-  static Result<Llvm> load() {
-    QUERN_TRY(const auto library, os::Dylib::open("libLLVM-15.so.1"));
+  static Result<Llvm> load(const std::string& name_of_library) {
+    QUERN_TRY(const auto library, os::Dylib::open(name_of_library));
     Llvm llvm;
 #define QUERN_LLVM_FIND(type, name, arguments)                                     \
   llvm.name = reinterpret_cast<decltype(llvm.name)>(library.symbol("LLVM" #name)); \
-  if (!llvm.name) return unavailable("libLLVM-15.so.1: has no LLVM" #name);
+  if (!llvm.name) return unavailable(name_of_library + ": has no LLVM" #name);
     QUERN_LLVM_FUNCTIONS(QUERN_LLVM_FIND)
 #undef QUERN_LLVM_FIND
     return llvm;
@@ -297,8 +297,9 @@ class PointerWalk {
 
 }  // namespace
 
-Result<std::map<std::string, KernelFacts>> read_kernels(std::span<const std::byte> bitcode) {
-  QUERN_TRY(const Llvm llvm, Llvm::load());
+Result<std::map<std::string, KernelFacts>> read_kernels(std::span<const std::byte> bitcode,
+                                                        const std::string& library) {
+  QUERN_TRY(const Llvm llvm, Llvm::load(library));
   struct Owned {
     const Llvm& llvm;
     Ref context = nullptr, buffer = nullptr, module = nullptr;

@@ -16,6 +16,9 @@ namespace quern::hal::opencl {
 /// of their own.
 extern const char* const kPrelude;
 
+/// LLVM 15, as Debian names it.
+inline constexpr const char* kLlvmLibrary = "libLLVM-15.so.1";
+
 /// What the code of one kernel shows.
 struct KernelFacts {
   struct Argument {
@@ -31,8 +34,9 @@ struct KernelFacts {
 /// The kernels of a program by name, from bitcode for spir64 (portable_ir.h).
 ///
 /// Whether a kernel can be sliced is decided by what it can reach: ids, local sizes and the number of dimensions are
-/// the same in a slice; nothing else of the range may be looked at. Reads with LLVM 15, which comes with clang-15.
-/// kUnavailable if there is none, kInvalid if LLVM cannot read the bitcode.
-Result<std::map<std::string, KernelFacts>> read_kernels(std::span<const std::byte> bitcode);
+/// the same in a slice; nothing else of the range may be looked at. Reads with `library`, LLVM 15, which comes with
+/// clang-15. kUnavailable if there is none, kInvalid if LLVM cannot read the bitcode.
+Result<std::map<std::string, KernelFacts>> read_kernels(std::span<const std::byte> bitcode,
+                                                        const std::string& library = kLlvmLibrary);
 
 }  // namespace quern::hal::opencl

@@ -23,6 +23,7 @@ class Bitcode : public cts::Suite {
   }
 };
 
+// Every reason why a kernel cannot be sliced is in sliceable_test.cc.
 TEST_F(Bitcode, ShowsWhatAKernelUses) {
   EXPECT_EQ(reason_of("o[get_global_id(0)] = get_local_id(0) + get_local_size(1) + get_work_dim();"), "");
   EXPECT_EQ(reason_of("o[get_global_id(n)] = get_local_id(n) + get_local_size(n);"), "");
@@ -31,21 +32,6 @@ TEST_F(Bitcode, ShowsWhatAKernelUses) {
   EXPECT_EQ(reason_of("o[get_global_id(0)] = get_num_groups(n);"), "uses get_num_groups");
   EXPECT_EQ(reason_of("o[get_global_id(0)] = get_global_offset(1);"), "uses get_global_offset");
   EXPECT_EQ(reason_of("o[0] = get_global_size(0) * 0;"), "") << "what the compiler took out is not used";
-}
-
-TEST_F(Bitcode, ShowsWhatOnlyNewerLanguagesHave) {
-  auto built =
-      device().build({"kernel void a(global int* o) { o[get_global_id(0)] = get_local_linear_id(); }\n"
-                      "kernel void b(global int* o) { o[get_global_linear_id()] = 1; }\n"
-                      "kernel void c(global int* o) { o[get_global_id(0)] = get_enqueued_local_size(0); }\n",
-                      "-cl-std=CL2.0",
-                      {}});
-  if (!built.ok()) GTEST_SKIP() << built.error().text;
-  std::map<std::string, std::string> reasons;
-  for (const auto& entry : (*built)->entries()) reasons[entry.name] = entry.unsliceable;
-  EXPECT_EQ(reasons["a"], "");
-  EXPECT_EQ(reasons["b"], "uses get_global_linear_id");
-  EXPECT_EQ(reasons["c"], "uses get_enqueued_local_size");
 }
 
 TEST_F(Bitcode, IsFollowedIntoWhatAKernelCalls) {
@@ -61,11 +47,6 @@ TEST_F(Bitcode, IsNoneOfTheirBusinessWhereBuiltInsAreHarmless) {
   EXPECT_EQ(reason_of("float4 v = vload4(n, (global float*)o); vstore4(sin(v) + pow(v, v), n, (global float*)o);"), "");
   EXPECT_EQ(reason_of("event_t e = async_work_group_copy(s, o, 64, 0); wait_group_events(1, &e); o[n] = s[0];"), "");
   EXPECT_EQ(reason_of("o[get_global_id(0)] = clamp(n, 1, 7) + popcount(n) + convert_int_sat(exp((float)n));"), "");
-}
-
-TEST_F(Bitcode, ShowsWhatNobodyCanAnswerFor) {
-  EXPECT_EQ(reason_of("printf(\"%d\\n\", n);"), "prints");
-  EXPECT_EQ(reason_of("o[0] = n; __asm__ volatile(\"nop\");"), "has inline assembly");
 }
 
 TEST_F(Bitcode, IsNotDeceivedByNames) {

@@ -24,10 +24,10 @@ void DeviceClock::saw(Time before, int64_t device_ns, Time after) {
 void DeviceClock::saw_command(Time before, Time after, Time seen, const Stamps& stamps) {
   const bool is_ordered = stamps.queued_ns <= stamps.start_ns && stamps.start_ns <= stamps.end_ns;
   const bool fits = stamps.end_ns - stamps.queued_ns <= (seen - before).ns + kTolerance.ns;
-  if (stamps.queued_ns > 0 && is_ordered && fits)
-    saw(before, stamps.queued_ns, after);
-  else
-    saw(before, stamps.end_ns, seen);
+  if (stamps.queued_ns > 0 && is_ordered && fits) return saw(before, stamps.queued_ns, after);
+  // The bracket of START is as wide as what the command did not take, so that a long one is no worse than a short one.
+  const int64_t took_ns = std::clamp<int64_t>(stamps.end_ns - stamps.start_ns, 0, (seen - before).ns);
+  saw(before, stamps.end_ns - took_ns, {seen.ns - took_ns});
 }
 
 Interval DeviceClock::place(const Stamps& stamps, Time submitted, Time seen) {

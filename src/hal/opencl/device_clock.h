@@ -33,8 +33,8 @@ class DeviceClock {
   /// The device's clock was at `device_ns` between two times of ours. Taken if the old offset is stale, or less exact.
   void saw(Time before, int64_t device_ns, Time after);
   /// A command that was handed to the driver between `before` and `after`, and whose end was seen at `seen`. Its QUEUED
-  /// counts only if it fits the other stamps: Intel's runtime (2026.22) gives 0 for a marker. Else its END does, which
-  /// is less exact.
+  /// counts only if it fits the other stamps: Intel's runtime (2026.22) gives 0 for a marker. Else all of the command
+  /// lies between `before` and `seen`, which is less exact.
   void saw_command(Time before, Time after, Time seen, const Stamps& stamps);
 
   /// When a launch ran. It lies between `submitted` and `seen`, and begins no earlier than the launch before it ended:

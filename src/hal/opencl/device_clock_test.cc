@@ -34,8 +34,22 @@ TEST(DeviceClock, QueuedOfACommandCountsOnlyIfItFits) {
   clock.saw_command({1000}, {1200}, {9000}, {77'000, 77'500, 78'000});
   EXPECT_EQ(clock.place({0, 77'000, 77'001}, {0}, {1 * kMs}).start_ns, 1100);
   DeviceClock intel;  // QUEUED of a marker is 0 there
-  intel.saw_command({1000}, {1200}, {9000}, {0, 77'500, 78'000});
+  intel.saw_command({1000}, {1200}, {9000}, {0, 78'000, 78'000});
   EXPECT_EQ(intel.place({0, 78'000, 78'001}, {0}, {1 * kMs}).start_ns, 5000);
+}
+
+TEST(DeviceClock, ALongCommandWithoutQueuedRelatesTheClocksAsWellAsAShortOne) {
+  DeviceClock clock;
+  const Stamps stamps{0, 500 * kMs, 600 * kMs};
+  clock.saw_command({10 * kMs}, {11 * kMs}, {112 * kMs}, stamps);
+  const auto interval = clock.place(stamps, {10 * kMs}, {112 * kMs});
+  EXPECT_EQ(interval.start_ns, 11 * kMs);
+  EXPECT_EQ(interval.end_ns, 111 * kMs);
+  EXPECT_EQ(clock.corrected(), 0u);
+  // Stamps that are further apart than what was seen say something of the end alone.
+  DeviceClock odd;
+  odd.saw_command({0}, {0}, {1 * kMs}, {0, 100 * kMs, 600 * kMs});
+  EXPECT_EQ(odd.place({0, 600 * kMs, 600 * kMs}, {0}, {2 * kMs}).end_ns, 1 * kMs);
 }
 
 TEST(DeviceClock, AnIntervalOutsideOfWhatWasSeenIsMovedAndCounted) {

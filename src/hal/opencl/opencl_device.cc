@@ -160,7 +160,7 @@ OpenclDevice::OpenclDevice(Setup setup)
       threads_before_(std::move(setup.threads_before)),
       group_sizes_(std::move(setup.group_sizes)),
       cache_folder_(std::move(setup.cache_folder)),
-      traits_(traits_of(api_, id_)),
+      traits_(setup.traits),
       has_timer_(has_timer(api_, id_)) {}
 
 std::optional<int64_t> OpenclDevice::timer_ns() const {

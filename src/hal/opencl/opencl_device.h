@@ -61,6 +61,7 @@ class OpenclDevice final : public Device {
     std::vector<int> threads_before;  // of libraries, before the driver was called: none of its workers
     std::vector<Size3> group_sizes;
     std::string cache_folder;
+    Traits traits;  // traits_of its driver
   };
   explicit OpenclDevice(Setup setup);
 
@@ -104,7 +105,7 @@ class OpenclDevice final : public Device {
   std::vector<int> threads_before_;
   std::vector<Size3> group_sizes_;
   std::string cache_folder_;
-  const Traits& traits_;
+  Traits traits_;
   bool has_timer_;
   // Each guards itself.
   WorkerMeter meter_;

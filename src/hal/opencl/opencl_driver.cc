@@ -109,7 +109,8 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
                                  options.platform.empty() ? "" : fmt::format(" of platform '{}'", options.platform),
                                  ids.size()));
   QUERN_TRY(auto caps, caps_of(api_, ids[options.index], options.memory_bytes));
-  let_pocl_count(traits_of(api_, ids[options.index]).counts_code_wrong);
+  const Traits& traits = traits_of(api_, ids[options.index]);
+  let_pocl_count(traits.counts_code_wrong);
   // Root and partitions are in one context, so that buffers and programs serve all of them.
   auto partitions = partition(api_, ids[options.index], caps);
   if (partitions.empty()) caps.partitions = false;
@@ -129,6 +130,7 @@ Result<std::unique_ptr<Device>> OpenclDriver::open(const DeviceOptions& options)
   setup.caps = std::move(caps);
   setup.group_sizes = group_sizes_;
   setup.cache_folder = os::env("POCL_CACHE_DIR");
+  setup.traits = traits;
   // PoCL starts its workers when it is asked for its devices: those of other platforms are none of this device's.
   std::set<int> others(threads_before_.begin(), threads_before_.end());
   for (const Platform& platform : platforms)

@@ -227,8 +227,8 @@ void OpenclProgram::note_facts(const Source& source) {
     for (EntryInfo& entry : entries_) entry.unsliceable = reason;
   };
   if (device_.cache_folder_.empty()) return refuse("the device has no folder for clang-15 to work in");
-  const auto programs =
-      compile_portable(source, device_text(device_.api(), device_.id(), CL_DEVICE_EXTENSIONS), device_.cache_folder_);
+  const auto programs = compile_portable(source, device_text(device_.api(), device_.id(), CL_DEVICE_EXTENSIONS),
+                                         device_.cache_folder_, clang_path());
   if (!programs.ok()) return refuse(programs.error().text);
   for (const Bytes& code : *programs) {
     const auto kernels = read_kernels(code);

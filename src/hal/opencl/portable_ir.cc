@@ -150,14 +150,14 @@ std::string compiler_dependent_macro(std::string_view text, const std::vector<st
 }
 
 Result<std::vector<Bytes>> compile_portable(const Source& source, std::string_view extensions,
-                                            const std::string& folder) {
-  if (clang_path().empty())
+                                            const std::string& folder, const std::string& clang) {
+  if (clang.empty())
     return unavailable("clang-15 is not installed where programs are built, so nothing tells what a kernel uses");
   static std::atomic<uint64_t> compiled{0};
   const Folder own{fmt::format("{}/portable-{}", folder, ++compiled)};
   QUERN_TRY(os::make_folders(own.path, 0700));
   const std::string from = own.path + "/program.cl", to = own.path + "/program.bc";
-  std::vector<std::string> words = {clang_path(),
+  std::vector<std::string> words = {clang,
                                     "-x",
                                     "cl",
                                     "-Xclang",

@@ -24,10 +24,10 @@ std::string_view clang_key();
 /// the program has to hold for each of them.
 ///
 /// `extensions` are the device's, as it lists them. `folder` exists and can be written; what is put there is removed.
-/// kUnavailable without clang, kInvalid with a reason if clang does not take the source or would not see the same
-/// source as the device's compiler.
+/// `clang` is clang_path(). kUnavailable if it is empty, kInvalid with a reason if clang does not take the source or
+/// would not see the same source as the device's compiler.
 Result<std::vector<Bytes>> compile_portable(const Source& source, std::string_view extensions,
-                                            const std::string& folder);
+                                            const std::string& folder, const std::string& clang);
 
 /// The first macro that a condition of the preprocessor asks for and that compilers define differently, such as
 /// `__POCL__`; empty if there is none. Names that `text` or `others` (headers, options) define are their own, and those

@@ -182,7 +182,8 @@ json::object devices_json(const std::vector<daemon::DeviceStatus>& devices) {
                                 {"executors", device.executors},
                                 {"running", device.running},
                                 {"runs_ended", device.runs_ended},
-                                {"device_time_ns", device.device_time_ns}});
+                                {"device_time_ns", device.device_time_ns},
+                                {"corrected_timings", device.corrected_timings}});
   }
   return {{"devices", std::move(list)}};
 }
