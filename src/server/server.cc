@@ -47,6 +47,7 @@ class Worker {
     thread_ = os::Thread(name, [this, cores] {
       if (!cores.empty())
         if (Status status = os::pin_to(cores); !status.ok()) os::log_warning("server: {}", status.error().text);
+      os::want_short_turns();
       shard_.io.run();
     });
   }

@@ -9,11 +9,11 @@
 namespace quern::hal::opencl {
 
 WorkerMeter::WorkerMeter() {
-  state_.with([&](State& state) { state.settled_ns = used_ns(state); });
+  state_.with([&](State& state) { state.settled_ns = used_ns(state, Duration{0}); });
 }
 
-uint64_t WorkerMeter::used_ns(State& state) {
-  if (const Time now = os::now(); now - state.own_read > kOwnGoodFor) {
+uint64_t WorkerMeter::used_ns(State& state, Duration own_good_for) {
+  if (const Time now = os::now(); now - state.own_read > own_good_for) {
     const auto own = os::own_threads();
     state.own_ns.clear();
     for (const int id : own.ids) state.own_ns[id] = os::cpu_time_of_thread(id).ns;
@@ -49,7 +49,9 @@ void WorkerMeter::settle() {
     uint64_t most = 0;
     for (const auto& [id, account] : state.accounts) most += account.most_ns;
     if (most == 0) return;
-    const uint64_t used = used_ns(state);  // system calls: once per batch of completions, never per launch
+    // System calls: once per batch of completions, never per launch.
+    uint64_t used = used_ns(state, kOwnGoodFor);
+    if (used > state.settled_ns + most + most / 8 + kMuch.ns) used = used_ns(state, kOwnBestFor);
     const uint64_t open = used > state.settled_ns ? used - state.settled_ns : 0;
     const bool is_all = under_way() == 0;
     double share = static_cast<double>(open) / static_cast<double>(most);

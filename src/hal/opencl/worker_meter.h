@@ -13,8 +13,9 @@ namespace quern::hal::opencl {
 ///
 /// The driver's threads are all threads of the process that are not its own (os::own_threads), so that those that start
 /// late, or end, count too: their time is that of the process without that of its own threads. To read it takes two
-/// system calls, one for the process and one for the thread that asks; the other threads of our own are read again once
-/// that is kOwnGoodFor ago, and what they used meanwhile is corrected then.
+/// system calls, one for the process and one for the thread that asks. The other threads of our own are read again once
+/// that is kOwnGoodFor ago, or kOwnBestFor where their time was clearly taken for the driver's; what they used
+/// meanwhile is corrected then.
 ///
 /// Queues report launches that ended, with the most that their kernels can have used: wall time on as many workers as
 /// they have groups. Settling divides what the workers used since the last time among them in that proportion. While
@@ -38,21 +39,24 @@ class WorkerMeter {
   uint64_t charged_ns(uint64_t account) const;
 
  private:
-  static constexpr Duration kOwnGoodFor = Duration::micros(100);
+  static constexpr Duration kOwnGoodFor = Duration::millis(1), kOwnBestFor = Duration::micros(100);
+  /// More than what the launches themselves can have used by so much tells that threads of our own used it.
+  static constexpr Duration kMuch = Duration::micros(20);
 
   struct Account {
     uint64_t most_ns = 0;  // of what ended and is not settled
     uint64_t charged_ns = 0;
   };
   struct State {
-    uint64_t settled_ns = 0;  // of what the driver's threads used since they started
+    uint64_t settled_ns = 0;        // of what the driver's threads used since they started
     std::map<int, int64_t> own_ns;  // CPU time of each of our own threads when it was last read
     int64_t ended_own_ns = 0;
     Time own_read;
     uint64_t accounts_opened = 0;
     std::map<uint64_t, Account> accounts;
   };
-  static uint64_t used_ns(State& state);
+  /// `own_good_for`: what our own threads used is read again if it was read longer ago.
+  static uint64_t used_ns(State& state, Duration own_good_for);
 
   // Each guards itself.
   std::atomic<uint64_t> under_way_{0};
