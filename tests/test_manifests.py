@@ -39,6 +39,7 @@ UNREACHABLE = [
     ("plan.cc", "{}: the binding is of another manifest", "internal"),
     ("plan_steps.cc", "{}: the binding is of another manifest", "internal"),
     ("expression.cc", "'{}' is not known here", "manifest_graph.cc refused it before"),
+    ("signature.cc", "the device has no launch offset", "it is a reason, and no error: plan_test.cc"),
     ("expression.cc", "'{}' is not a whole number of 64 bits", "only a request can set a uint64 that large"),
     ("constant.cc", "is not in the folder; add it", "manifest_check.cc refused it before"),
     ("signature.cc", "; it has no kernels", "told of a program without kernels: plan_test.cc"),

@@ -177,8 +177,8 @@ def test_a_request_is_honoured_beside_a_greedy_neighbour(server):
     def of_both(share):
         return share["asks"] / (share["asks"] + share["greedy"])
     with Clients(server, "asks") as clients, Clients(server, "greedy", 6):
-        share = measure(server, clients, lambda share: of_both(share) >= 0.66)
-    assert share["greedy"] > 0, "nobody starves"
+        # Nobody starves: the neighbour has a part of it as well.
+        measure(server, clients, lambda share: of_both(share) >= 0.66 and share["greedy"] > 0)
 
 
 def test_a_request_counts_beside_those_that_are_more_urgent(server):
