@@ -56,7 +56,8 @@ std::vector<int> executors_of_this_process() {
   return found;
 }
 
-// All threads of ours but the first have names of their own; those that the vendor made have the first one's.
+// All threads of ours but the first have names of their own; those that the vendor made have the first one's. Intel's
+// runtime also computes on the threads that wait in it (hal/opencl/waiting_thread.h).
 Result<Duration> worker_time_of(int executor) {
   const std::string tasks = fmt::format("/proc/{}/task", executor), first = std::to_string(executor);
   const auto name_of = [&](const std::string& thread) { return first_line(fmt::format("{}/{}/comm", tasks, thread)); };
@@ -64,7 +65,8 @@ Result<Duration> worker_time_of(int executor) {
   Duration used;
   bool has_any = false;
   for (const std::string& thread : os::list_folder(tasks)) {
-    if (thread == first || name_of(thread) != name) continue;
+    if (thread == first) continue;
+    if (const std::string own = name_of(thread); own != name && own != "opencl-wait") continue;
     int64_t ns = 0;
     if (!(std::ifstream(fmt::format("{}/{}/schedstat", tasks, thread)) >> ns)) continue;
     used = used + Duration{ns};
