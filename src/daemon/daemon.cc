@@ -27,6 +27,21 @@
 #include "os/log.h"
 
 namespace quern::daemon {
+namespace {
+
+Error strand_is_full() { return exhausted("the server has more to do than it can take; retry later"); }
+
+// Asks the strand a question. `make` gets the callback that the strand is to call with the answer, and returns the
+// message that holds the callback. `done` is called once: with the answer, on the thread of the strand, or with
+// kExhausted before this returns, where the mailbox of the strand is full.
+template <class Answer, class Make>
+void ask_strand(Runner& runner, std::function<void(Answer)> done, Make make) {
+  // Shared, for a message that is refused is destroyed with its callback, and `done` is still to be called.
+  const auto shared = std::make_shared<std::function<void(Answer)>>(std::move(done));
+  if (!runner.post(make([shared](auto answer) { (*shared)(std::move(answer)); }))) (*shared)(strand_is_full());
+}
+
+}  // namespace
 
 LiveDaemon::LiveDaemon(Config config) : config_(std::move(config)) {
   if (config_.tenants.empty()) config_.tenants.push_back({"default", "", "", 1, {}});
@@ -267,45 +282,39 @@ Status LiveDaemon::keep(const Tenant& tenant, std::string_view name, KeepWarm st
   const auto wanted = std::max(stage, function->live_settings->get().keep_warm);
   if (!runner_->post(KeepMessage{function, tenant.domain_id, static_cast<sched::Stage>(wanted),
                                  os::now() + std::min(lease, kLongestLease)}))
-    return exhausted("the server has more to do than it can take; retry later");
+    return strand_is_full();
   return {};
 }
 
 void LiveDaemon::memory(const Tenant& tenant, std::function<void(Result<std::vector<MemoryPlace>>)> done) {
-  const auto shared = std::make_shared<std::function<void(Result<std::vector<MemoryPlace>>)>>(std::move(done));
-  const auto told = [this, shared, &tenant](std::vector<MemoryPlace> places) {
-    for (MemoryPlace& place : places)
-      if (place.is_host) objects_->show(tenant.name, os::now(), place);
-    (*shared)(std::move(places));
-  };
-  if (!runner_->post(MemoryMessage{&tenant, told}))
-    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+  ask_strand(*runner_, std::move(done), [&](auto told) {
+    return MemoryMessage{&tenant, [this, &tenant, told](std::vector<MemoryPlace> places) {
+                           for (MemoryPlace& place : places)
+                             if (place.is_host) objects_->show(tenant.name, os::now(), place);
+                           told(std::move(places));
+                         }};
+  });
 }
 
 void LiveDaemon::accounts(const Tenant& tenant, AccountBy by, std::function<void(Result<AccountTable>)> done) {
-  const auto shared = std::make_shared<std::function<void(Result<AccountTable>)>>(std::move(done));
-  if (!runner_->post(AccountsMessage{&tenant, by, [shared](AccountTable table) { (*shared)(std::move(table)); }}))
-    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+  ask_strand(*runner_, std::move(done), [&](auto told) { return AccountsMessage{&tenant, by, told}; });
 }
 
 void LiveDaemon::why(const Tenant& tenant, const std::string& call_id, std::function<void(Result<Story>)> done) {
-  const auto shared = std::make_shared<std::function<void(Result<Story>)>>(std::move(done));
-  if (!runner_->post(StoryMessage{&tenant, call_id, [shared](Result<Story> story) { (*shared)(std::move(story)); }}))
-    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+  ask_strand(*runner_, std::move(done), [&](auto told) { return StoryMessage{&tenant, call_id, told}; });
 }
 
 void LiveDaemon::profile(const Tenant& tenant, std::string_view name, std::string_view version,
                          std::function<void(Result<FunctionProfile>)> done) {
-  const auto shared = std::make_shared<std::function<void(Result<FunctionProfile>)>>(std::move(done));
   const auto function = registry_.find(tenant.name, name, version);
-  if (!function.ok() && !version.empty()) return (*shared)(function.error());
-  // Else it may be a program.
-  if (!runner_->post(ProfileMessage{&tenant, std::string(name), function.ok() ? *function : nullptr,
-                                    [shared, function](std::optional<FunctionProfile> profile) {
-                                      (*shared)(profile ? Result<FunctionProfile>(*std::move(profile))
-                                                        : function.error());
-                                    }}))
-    (*shared)(exhausted("the server has more to do than it can take; retry later"));
+  if (!function.ok() && !version.empty()) return done(function.error());
+  // Else the name may be that of a program.
+  ask_strand(*runner_, std::move(done), [&](auto told) {
+    return ProfileMessage{&tenant, std::string(name), function.ok() ? *function : nullptr,
+                          [told, function](std::optional<FunctionProfile> profile) {
+                            told(profile ? Result<FunctionProfile>(*std::move(profile)) : function.error());
+                          }};
+  });
 }
 
 Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
@@ -353,24 +362,23 @@ void LiveDaemon::cancel(const std::string& call_id) {
 }
 
 void LiveDaemon::cancel(const Tenant& tenant, const std::string& call_id, std::function<void(Status)> done) {
-  // Shared, for what is posted may come back, and what is moved into a message does not.
-  const auto told = std::make_shared<std::function<void(Status)>>(std::move(done));
   const auto none = [call_id] {
     return not_found(fmt::format("request {}: has ended, or never was; 'quern requests' lists them", call_id));
   };
   const uint64_t request = request_of(call_id);
-  if (request == 0) return (*told)(none());
-  if (!runner_->post(CancelMessage{request, &tenant,
-                                   [told, none](bool is_theirs) { (*told)(is_theirs ? Status() : Status(none())); }}))
-    (*told)(exhausted("too many requests are waiting; retry later"));
+  if (request == 0) return done(none());
+  ask_strand(*runner_, std::move(done), [&](auto told) {
+    return CancelMessage{request, &tenant, [told, none](bool is_theirs) { told(is_theirs ? Status() : none()); }};
+  });
 }
 
 Result<ProgramLink> LiveDaemon::join(const Tenant& tenant, const ProgramSpec& spec) {
-  std::promise<Result<ProgramLink>> promise;
-  auto link = promise.get_future();
-  if (!runner_->post(JoinMessage{&tenant, spec, [&](Result<ProgramLink> end) { promise.set_value(std::move(end)); }}))
-    return exhausted("too many requests are waiting; retry later");
-  return link.get();
+  std::promise<Result<ProgramLink>> link;
+  const std::function<void(Result<ProgramLink>)> done = [&](Result<ProgramLink> end) {
+    link.set_value(std::move(end));
+  };
+  ask_strand(*runner_, done, [&](auto told) { return JoinMessage{&tenant, spec, told}; });
+  return link.get_future().get();
 }
 
 void LiveDaemon::leave(uint64_t program) {
@@ -378,22 +386,17 @@ void LiveDaemon::leave(uint64_t program) {
 }
 
 void LiveDaemon::trace(const Tenant& tenant, std::string id, Duration length, std::function<void(Result<Trace>)> done) {
-  const auto told = std::make_shared<decltype(done)>(std::move(done));
-  if (!runner_->post(TraceMessage{&tenant, std::move(id), std::min(length, kLongestTrace),
-                                  [told](Result<Trace> trace) { (*told)(std::move(trace)); }}))
-    (*told)(exhausted("too many requests are waiting; retry later"));
+  ask_strand(*runner_, std::move(done), [&](auto told) {
+    return TraceMessage{&tenant, std::move(id), std::min(length, kLongestTrace), told};
+  });
 }
 
 void LiveDaemon::end_trace(const Tenant& tenant, std::function<void(Status)> done) {
-  const auto told = std::make_shared<decltype(done)>(std::move(done));
-  if (!runner_->post(EndTraceMessage{"", &tenant, [told](Status status) { (*told)(std::move(status)); }}))
-    (*told)(exhausted("too many requests are waiting; retry later"));
+  ask_strand(*runner_, std::move(done), [&](auto told) { return EndTraceMessage{"", &tenant, told}; });
 }
 
 void LiveDaemon::requests(const Tenant& tenant, std::function<void(Result<std::vector<RequestStatus>>)> done) {
-  const auto told = std::make_shared<decltype(done)>(std::move(done));
-  if (!runner_->post(ListMessage{&tenant, [told](std::vector<RequestStatus> list) { (*told)(std::move(list)); }}))
-    (*told)(exhausted("too many requests are waiting; retry later"));
+  ask_strand(*runner_, std::move(done), [&](auto told) { return ListMessage{&tenant, told}; });
 }
 
 Result<std::unique_ptr<Daemon>> Daemon::create(Config config) { return LiveDaemon::create(std::move(config)); }
