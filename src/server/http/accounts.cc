@@ -3,9 +3,8 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 
-#include "server/http/connection.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -23,27 +22,30 @@ json::object account_json(const daemon::Account& account) {
           {"evictions", account.evictions}, {"waits", std::move(waits)}};
 }
 
-}  // namespace
-
-Task<Connection::Then> Connection::show_accounts(const daemon::Tenant& tenant) {
-  const auto by = daemon::parse_account_by(route_.by.empty() ? "function" : route_.by);
-  if (!by.ok()) co_return co_await answer_failure(Failure(by.error()));
-  const auto table = co_await asked<Result<daemon::AccountTable>>(
-      [&](auto done) { front_.daemon.accounts(tenant, *by, std::move(done)); });
-  if (!table.ok()) co_return co_await answer_failure(Failure(table.error()));
+json::object table_json(const daemon::AccountTable& table) {
   json::array rows;
-  for (const daemon::AccountTable::Row& row : table->rows) {
+  for (const daemon::AccountTable::Row& row : table.rows) {
     json::object out = account_json(row.account);
     out["tenant"] = row.tenant;
-    if (table->by == daemon::AccountBy::kFunction) out["function"] = row.function;
-    if (table->by == daemon::AccountBy::kDevice) out["device"] = row.device;
+    if (table.by == daemon::AccountBy::kFunction) out["function"] = row.function;
+    if (table.by == daemon::AccountBy::kDevice) out["device"] = row.device;
     rows.push_back(std::move(out));
   }
-  const std::string text = json::serialize(json::object{{"by", name_of(table->by)},
-                                                        {"age_ns", table->age.ns},
-                                                        {"accounts", std::move(rows)},
-                                                        {"total", account_json(table->total)}});
-  co_return co_await answer_json(200, text);
+  return {{"by", name_of(table.by)},
+          {"age_ns", table.age.ns},
+          {"accounts", std::move(rows)},
+          {"total", account_json(table.total)}};
+}
+
+}  // namespace
+
+Task<Then> show_accounts(Connection& connection) {
+  const std::string& wanted = connection.route().by;
+  const auto by = daemon::parse_account_by(wanted.empty() ? "function" : wanted);
+  if (!by.ok()) co_return co_await connection.answer_failure(Failure(by.error()));
+  co_return co_await connection.ask_and_answer<Result<daemon::AccountTable>>(
+      [&](auto done) { connection.daemon().accounts(connection.tenant(), *by, std::move(done)); },
+      [](const daemon::AccountTable& table) { return answer_of(table_json(table)); });
 }
 
 }  // namespace quern::server

@@ -10,6 +10,7 @@
 
 #include "os/clock.h"
 #include "os/log.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -181,13 +182,9 @@ void Connection::start_peek() {
   });
 }
 
-bool Connection::is_waiting() const { return is_calling_ || is_tracing_ || is_deploying_; }
-
 void Connection::give_up() {
   has_gone_ = true;
-  if (is_calling_) front_.daemon.cancel(request_id_);
-  if (is_tracing_) front_.daemon.end_trace(request_id_);
-  if (is_deploying_) front_.daemon.abandon_deploy(request_id_);
+  if (abandon_) (front_.daemon.*abandon_)(request_id_);
 }
 
 // A caller that closed its half of the connection and one that has gone look alike. What tells them apart is that the
@@ -253,7 +250,7 @@ Task<Connection::Io> Connection::read_head() {
   }
 }
 
-Task<Connection::Then> Connection::serve() {
+Task<Then> Connection::serve() {
   unread_ = kUnknown;
   if (head_.size == 0)
     co_return co_await answer_failure(
@@ -280,11 +277,11 @@ Task<Connection::Then> Connection::serve() {
                            (head_.origin.empty() ? head_.host : head_.origin).substr(0, 64))),
         403));
 
-  const daemon::Tenant* tenant = nullptr;
+  tenant_ = nullptr;
   if (!is_open_to_all(head_.target)) {
     auto known = front_.daemon.authenticate(head_.key);
     if (!known.ok()) co_return co_await answer_failure(Failure(std::move(known).error(), 401));
-    tenant = *known;
+    tenant_ = *known;
   }
   if (auto failure = find_route(head_.method, head_.target, route_))
     co_return co_await answer_failure(*std::move(failure));
@@ -305,36 +302,69 @@ Task<Connection::Then> Connection::serve() {
   const bool is_upload = route_.endpoint == Endpoint::kObjects && head_.method == Method::kPut;
   if ((is_put || is_patch || is_upload || route_.endpoint == Endpoint::kInfer) && !head_.content_length)
     co_return co_await answer_failure(Failure(invalid("header Content-Length: missing"), 411));
-  if (route_.endpoint == Endpoint::kInfer) co_return co_await infer(*tenant);
-  if (is_put) co_return co_await deploy(*tenant);
-  if (is_patch) co_return co_await change(*tenant);
-  if (route_.endpoint == Endpoint::kFunction && head_.method == Method::kDelete)
-    co_return co_await remove_function(*tenant);
-  if (route_.endpoint == Endpoint::kRollback) co_return co_await roll_back(*tenant);
-  if (route_.endpoint == Endpoint::kHistory) co_return co_await show_history(*tenant);
-  if (is_upload) co_return co_await put_object(*tenant);
-  if (route_.endpoint == Endpoint::kObjects) co_return co_await list_objects(*tenant);
-  if (route_.endpoint == Endpoint::kObject && head_.method == Method::kDelete)
-    co_return co_await remove_object(*tenant);
-  if (route_.endpoint == Endpoint::kObject) co_return co_await send_object(*tenant);
-  if (route_.endpoint == Endpoint::kRequests) co_return co_await list_requests(*tenant);
-  if (route_.endpoint == Endpoint::kRequest && head_.method == Method::kDelete)
-    co_return co_await cancel_request(*tenant);
-  if (route_.endpoint == Endpoint::kRequest) co_return co_await tell_why(*tenant);
-  if (route_.endpoint == Endpoint::kMemory) co_return co_await show_memory(*tenant);
-  if (route_.endpoint == Endpoint::kAccounts) co_return co_await show_accounts(*tenant);
-  if (route_.endpoint == Endpoint::kTrace && head_.method == Method::kDelete) co_return co_await end_trace(*tenant);
-  if (route_.endpoint == Endpoint::kTrace) co_return co_await trace(*tenant);
-  if (route_.endpoint == Endpoint::kKeep) co_return co_await keep_function(*tenant);
-  if (route_.endpoint == Endpoint::kProfile) co_return co_await show_profile(*tenant);
-  co_return co_await answer_now_or_fail(tenant);
+  switch (route_.endpoint) {
+    case Endpoint::kServer:
+      co_return co_await show_server(*this);
+    case Endpoint::kLive:
+      co_return co_await show_live(*this);
+    case Endpoint::kReady:
+      co_return co_await show_ready(*this);
+    case Endpoint::kModel:
+      co_return co_await show_model(*this);
+    case Endpoint::kModelReady:
+      co_return co_await show_model_ready(*this);
+    case Endpoint::kInfer:
+      co_return co_await infer();
+    case Endpoint::kFunctions:
+      co_return co_await list_functions(*this);
+    case Endpoint::kFunction:
+      if (is_put) co_return co_await deploy(*this);
+      if (is_patch) co_return co_await change_settings(*this);
+      if (head_.method == Method::kDelete) co_return co_await remove_function(*this);
+      co_return co_await show_function(*this);
+    case Endpoint::kHistory:
+      co_return co_await show_history(*this);
+    case Endpoint::kRollback:
+      co_return co_await roll_back(*this);
+    case Endpoint::kKeep:
+      if (head_.method == Method::kDelete) co_return co_await release_function(*this);
+      co_return co_await keep_function(*this);
+    case Endpoint::kProfile:
+      co_return co_await show_profile(*this);
+    case Endpoint::kRequests:
+      co_return co_await list_requests(*this);
+    case Endpoint::kRequest:
+      if (head_.method == Method::kDelete) co_return co_await cancel_request(*this);
+      co_return co_await tell_why(*this);
+    case Endpoint::kObjects:
+      if (is_upload) co_return co_await put_object(*this);
+      co_return co_await list_objects(*this);
+    case Endpoint::kObject:
+      if (head_.method == Method::kDelete) co_return co_await remove_object(*this);
+      co_return co_await send_object(*this);
+    case Endpoint::kMemory:
+      co_return co_await show_memory(*this);
+    case Endpoint::kAccounts:
+      co_return co_await show_accounts(*this);
+    case Endpoint::kTrace:
+      if (head_.method == Method::kDelete) co_return co_await end_trace(*this);
+      co_return co_await show_trace(*this);
+    case Endpoint::kDevices:
+      co_return co_await list_devices(*this);
+    case Endpoint::kCounters:
+      co_return co_await show_counters(*this);
+  }
+  co_return Then::kClose;
 }
 
-Task<Connection::Then> Connection::answer_now_or_fail(const daemon::Tenant* tenant) {
-  Answer given = answer_now(front_, tenant, route_);
-  if (auto* failure = std::get_if<Failure>(&given)) co_return co_await answer_failure(std::move(*failure));
-  const auto& json = std::get<JsonAnswer>(given);
-  co_return co_await answer_json(json.status, json.json);
+const daemon::Tenant& Connection::tenant() const {
+  QUERN_CHECK(tenant_ != nullptr, "a handler asks who calls an endpoint that is open to all");
+  return *tenant_;
+}
+
+void Connection::leave_buffer() {
+  filled_ = taken_ = 0;
+  head_.target = head_.key = head_.method_text = head_.content_encoding = head_.host = head_.origin = {};
 }
 
 Task<Connection::Io> Connection::read_all(std::span<asio::mutable_buffer> into) {
@@ -441,8 +471,8 @@ void Connection::end_head(bool closes) {
 
 // What was not read of the request has to leave the stream before the next head can be read. Little is thrown away;
 // for much, and from a caller that waits for "100 Continue" and may send its body or not, the connection ends.
-Task<Connection::Then> Connection::answer(int status, std::string_view content_type, std::string_view body,
-                                          std::string_view header_lines) {
+Task<Then> Connection::answer(int status, std::string_view content_type, std::string_view body,
+                              std::string_view header_lines) {
   is_written_ = false;
   if (request_id_.empty()) request_id_ = front_.make_id();
   const bool is_drained = unread_ <= kMostDrained && !awaits_continue_;
@@ -463,19 +493,20 @@ Task<Connection::Then> Connection::answer(int status, std::string_view content_t
   co_return Then::kClose;
 }
 
-Task<Connection::Then> Connection::answer_json(int status, std::string_view json, std::string_view header_lines) {
-  co_return co_await answer(status, "application/json", json, header_lines);
+Task<Then> Connection::answer_json(JsonAnswer given) {
+  co_return co_await answer(given.status, "application/json", given.json, {});
 }
 
-Task<Connection::Then> Connection::answer_failure(Failure failure) {
+Task<Then> Connection::answer_failure(Failure failure) {
   if (request_id_.empty()) request_id_ = front_.make_id();
   answer_json_.clear();
   append_error_json(answer_json_, failure.error, request_id_);
-  co_return co_await answer_json(status_of(failure), answer_json_, header_lines_of(failure));
+  const std::string header_lines = header_lines_of(failure);
+  co_return co_await answer(status_of(failure), "application/json", answer_json_, header_lines);
 }
 
 // A caller that has gone is owed nothing; one that is too slow learns it.
-Task<Connection::Then> Connection::failed_read(Io how) {
+Task<Then> Connection::failed_read(Io how) {
   if (how == Io::kClosed || is_ending_) co_return Then::kClose;
   has_timed_out_ = false;
   wants_alive_ = false;

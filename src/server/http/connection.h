@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -16,14 +18,17 @@
 #include "server/error_map.h"
 #include "server/http/asio.h"
 #include "server/http/front.h"
-#include "server/http/functions.h"
 #include "server/http/infer_json.h"
+#include "server/http/json_answer.h"
 #include "server/http/request_head.h"
 #include "server/http/router.h"
 
 namespace quern::server {
 
 class Connection;
+
+/// What becomes of a connection once a request is answered.
+enum class Then : uint8_t { kNext, kClose };
 
 /// One thread with its event loop and the connections dealt out to it, which never leave it.
 struct Shard {
@@ -79,15 +84,53 @@ class Connection {
   /// Ends it now; a running call is cancelled.
   void abort();
 
+  // For handlers (handlers.h), about the request at hand:
+  const RequestHead& head() const { return head_; }
+  const Route& route() const { return route_; }
+  /// The caller. Dies if the endpoint is open to callers without a key.
+  const daemon::Tenant& tenant() const;
+  Front& front() { return front_; }
+  daemon::Daemon& daemon() { return front_.daemon; }
+
+  /// Reads a call, runs it and answers with its outputs (infer.cc).
+  Task<Then> infer();
+
+  // The body of the request (body.cc). If the body does not come whole, these functions answer the caller, and the
+  // handler returns their result. receive and read_body need a Content-Length.
+  /// Sends the body on to the disk, piece by piece. After a failure `upload` is null.
+  Task<std::optional<Then>> receive(std::unique_ptr<daemon::Upload>& upload);
+  /// Reads the whole body into memory: the handler has checked that its length is small.
+  Task<std::optional<Then>> read_body(std::string& into);
+  /// Reads the body, if there is one, and throws it away.
+  Task<std::optional<Then>> drop_body();
+
+  /// Asks the daemon, and returns the answer: `ask` gets the callback that the daemon is to call with it.
+  template <class T, class Ask>
+  Task<T> asked(Ask ask);
+  /// Asks the daemon for work that may take long, and watches the caller meanwhile: `ask` gets the id of the request
+  /// and the callback. If the caller goes, the daemon is told by `abandon` with that id, and the result is empty:
+  /// nobody is owed an answer. The body of the request must have been read before.
+  template <class T, class Ask>
+  Task<std::optional<T>> asked_watched(void (daemon::Daemon::*abandon)(const std::string& id), Ask ask);
+  /// Asks the daemon, and answers the caller: with the error of the daemon, or with the JsonAnswer that `show` makes of
+  /// its value. T is a Result; or Status, whose `show` takes nothing.
+  template <class T, class Ask, class Show>
+  Task<Then> ask_and_answer(Ask ask, Show show);
+
+  /// Writes an answer that is in one piece, and leaves the stream at the next request where it can.
+  Task<Then> answer(int status, std::string_view content_type, std::string_view body, std::string_view header_lines);
+  Task<Then> answer_json(JsonAnswer given);
+  Task<Then> answer_failure(Failure failure);
+  /// Whether the last answer was written to its end.
+  bool is_written() const { return is_written_; }
+
  private:
   enum class Io : uint8_t { kOk, kClosed, kTimedOut };
-  enum class Then : uint8_t { kNext, kClose };
 
   // connection.cc
   Task<> serve_all();
   Task<Io> read_head();
   Task<Then> serve();
-  Task<Then> answer_now_or_fail(const daemon::Tenant* tenant);
   /// Reads until all of `into` is full. Without a coroutine's cost where the bytes are there already.
   Task<Io> read_all(std::span<asio::mutable_buffer> into);
   Task<Io> write_all(std::span<asio::const_buffer> from);
@@ -95,15 +138,11 @@ class Connection {
   Task<> let_others();
   Task<Io> discard(uint64_t bytes);
   Task<Io> send_continue();
-  /// Writes an answer that is in one piece, and leaves the stream at the next request where it can.
-  Task<Then> answer(int status, std::string_view content_type, std::string_view body, std::string_view header_lines);
-  Task<Then> answer_json(int status, std::string_view json, std::string_view header_lines = {});
-  Task<Then> answer_failure(Failure failure);
   Task<Then> failed_read(Io how);
   Task<> linger();
   void start_peek();
-  /// Whether the daemon works for it.
-  bool is_waiting() const;
+  /// Whether the daemon works for the request at hand, and is to be told if the caller goes.
+  bool is_waiting() const { return abandon_ != nullptr; }
   /// Nobody waits for what the daemon does for it.
   void give_up();
   void check_caller(Time now);
@@ -115,15 +154,17 @@ class Connection {
   /// While some of a body or an answer is to get through, which began to wait at `since`, or has not waited yet.
   void arm_turn(Time& since);
   void disarm();
-  /// What the daemon hands over in a callback: `ask` gets that.
-  template <class T, class Ask>
-  Task<T> asked(Ask ask);
+  /// The request was read as a whole: from here on the buffer belongs to the next one.
+  void leave_buffer();
+  /// A callback for the daemon, which calls it once, from any thread: moves the argument to `into`, and sets `done_` on
+  /// the thread of this connection.
+  template <class T>
+  auto handing_to(T& into);
   /// The scribe does it in the tenant's turn; `work` lives until then.
   template <class Work>
   Task<> scribed(const daemon::Tenant& tenant, const Work& work);
 
   // infer.cc
-  Task<Then> infer(const daemon::Tenant& tenant);
   Task<Io> read_json(uint64_t length);
   std::optional<Failure> parse_call(const daemon::Function& function, uint64_t binary_length);
   Task<Status> open_inputs(const daemon::Tenant& tenant);
@@ -132,41 +173,13 @@ class Connection {
   Task<Status> write_json(const daemon::Tenant& tenant, const daemon::Function& function, const daemon::Call& call);
   Task<Then> answer_call(const daemon::Tenant& tenant, const daemon::Function& function, Time asked);
 
-  // deploy.cc
-  /// Sends the body on to the disk, `length` bytes of it. An error is told by what comes back; the rest is unread then.
+  // body.cc
+  /// What came of a body on its way to the disk. An error of the disk leaves the rest of the body unread.
   struct Received {
     Io io = Io::kOk;
     Status written;
   };
-  Task<Received> receive(daemon::Upload& upload, uint64_t length);
-  Task<Then> deploy(const daemon::Tenant& tenant);
-  Task<Then> change(const daemon::Tenant& tenant);
-  Task<Then> remove_function(const daemon::Tenant& tenant);
-  Task<Then> roll_back(const daemon::Tenant& tenant);
-  Task<Then> show_history(const daemon::Tenant& tenant);
-  Task<Then> answer_told(const JsonAnswer& told);
-
-  // requests.cc
-  Task<Then> list_requests(const daemon::Tenant& tenant);
-  Task<Then> cancel_request(const daemon::Tenant& tenant);
-  // views.cc
-  Task<Then> tell_why(const daemon::Tenant& tenant);
-  Task<Then> show_memory(const daemon::Tenant& tenant);
-  Task<Then> keep_function(const daemon::Tenant& tenant);
-  // accounts.cc
-  Task<Then> show_accounts(const daemon::Tenant& tenant);
-  // profile.cc
-  Task<Then> show_profile(const daemon::Tenant& tenant);
-
-  // trace.cc
-  Task<Then> trace(const daemon::Tenant& tenant);
-  Task<Then> end_trace(const daemon::Tenant& tenant);
-
-  // objects.cc
-  Task<Then> put_object(const daemon::Tenant& tenant);
-  Task<Then> list_objects(const daemon::Tenant& tenant);
-  Task<Then> send_object(const daemon::Tenant& tenant);
-  Task<Then> remove_object(const daemon::Tenant& tenant);
+  Task<Received> send_on(daemon::Upload& upload);
 
   // Constant after construction.
   Shard& shard_;
@@ -198,6 +211,7 @@ class Connection {
   RequestHead head_;
   bool wants_alive_ = false, is_head_ = false, awaits_continue_ = false;
   Route route_;
+  const daemon::Tenant* tenant_ = nullptr;  ///< null: the endpoint asks for no key
   std::string request_id_;
   std::string_view json_;
   std::unique_ptr<char[]> json_buffer_;
@@ -213,26 +227,56 @@ class Connection {
 
   // The call at hand; the daemon's callback writes `call_` before it posts.
   std::unique_ptr<daemon::Call> call_;
-  bool is_calling_ = false, is_tracing_ = false, is_deploying_ = false, has_gone_ = false;
+  /// How to tell the daemon that the caller has gone; null while the daemon does no long work for the request at hand.
+  void (daemon::Daemon::*abandon_)(const std::string& id) = nullptr;
+  bool has_gone_ = false;
   Time ask_caller_at_ = Time::never();  ///< it sends no more: when to find out whether it still listens
   bool was_asked_ = false;
   size_t sent_ahead_ = 0;  ///< bytes of the answer's first line, by which it was asked
   Signal done_;
 };
 
+template <class T>
+auto Connection::handing_to(T& into) {
+  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
+  return [this, &into](auto handed) {
+    // Once it is posted, this connection may be gone before `post` returns; the shard waits for the count.
+    Shard& shard = shard_;
+    into = std::move(handed);
+    asio::post(shard.io, [this] { done_.set(); });
+    shard.callbacks.fetch_sub(1, std::memory_order_release);
+  };
+}
+
 template <class T, class Ask>
 Task<T> Connection::asked(Ask ask) {
   std::optional<T> got;
-  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
-  ask([this, &got](T handed) {
-    // Once it is posted, this connection may be gone before `post` returns; the shard waits for the count.
-    Shard& shard = shard_;
-    got = std::move(handed);
-    asio::post(shard.io, [this] { done_.set(); });
-    shard.callbacks.fetch_sub(1, std::memory_order_release);
-  });
+  ask(handing_to(got));
   co_await done_.wait();
   co_return *std::move(got);
+}
+
+template <class T, class Ask>
+Task<std::optional<T>> Connection::asked_watched(void (daemon::Daemon::*abandon)(const std::string& id), Ask ask) {
+  if (request_id_.empty()) request_id_ = front_.make_id();
+  abandon_ = abandon;
+  start_peek();
+  T got = co_await asked<T>([&](auto done) { ask(request_id_, std::move(done)); });
+  abandon_ = nullptr;
+  if (has_gone_) co_return std::nullopt;
+  co_return std::move(got);
+}
+
+template <class T, class Ask, class Show>
+Task<Then> Connection::ask_and_answer(Ask ask, Show show) {
+  const T told = co_await asked<T>(std::move(ask));
+  if (!told.ok()) co_return co_await answer_failure(Failure(told.error()));
+  JsonAnswer shown;
+  if constexpr (std::is_same_v<T, Status>)
+    shown = show();
+  else
+    shown = show(*told);
+  co_return co_await answer_json(std::move(shown));
 }
 
 template <class Work>

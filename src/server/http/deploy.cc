@@ -3,122 +3,72 @@
 // What changes functions: each answer waits for the disk, and no thread of ours does.
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "server/http/connection.h"
+#include "server/http/functions.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
 
-constexpr uint64_t kPiece = 256 * kKiB;
 constexpr uint64_t kMostSettings = 64 * kKiB;
 
 }  // namespace
 
-// While one piece is written the next is read: a caller is as fast as the slower of network and disk, and has two
-// pieces in memory, however much it sends.
-Task<Connection::Received> Connection::receive(daemon::Upload& upload, uint64_t length) {
-  Received received;
-  std::optional<Result<Bytes>> written;
-  Bytes piece(std::min(length, kPiece)), spare;
-  while (length > 0) {
-    piece.resize(std::min(length, kPiece));
-    asio::mutable_buffer into(piece.data(), piece.size());
-    received.io = co_await read_all({&into, 1});
-    length -= piece.size();
-    if (written) co_await done_.wait();
-    if (written && !written->ok()) received.written = written->error();
-    if (received.io != Io::kOk || !received.written.ok()) co_return received;
-    if (written) spare = **std::move(written);
-    written.emplace(Bytes());
-    shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
-    upload.write(std::move(piece), [this, &written](Result<Bytes> back) {
-      Shard& shard = shard_;
-      written = std::move(back);
-      asio::post(shard.io, [this] { done_.set(); });
-      shard.callbacks.fetch_sub(1, std::memory_order_release);
-    });
-    piece = std::move(spare);
-  }
-  if (written) co_await done_.wait();
-  if (written && !written->ok()) received.written = written->error();
-  co_return received;
+Task<Then> deploy(Connection& connection) {
+  const Route& route = connection.route();
+  if (!route.version.empty())
+    co_return co_await connection.answer_failure(Failure(
+        invalid("function " + route.name + ": its version follows from its content; leave out the @" + route.version)));
+  auto upload = connection.daemon().begin_deploy(connection.tenant(), *connection.head().content_length);
+  if (!upload.ok()) co_return co_await connection.answer_failure(Failure(std::move(upload).error()));
+  if (const auto then = co_await connection.receive(*upload)) co_return *then;
+  const auto deployed = co_await connection.asked_watched<Result<daemon::Deployed>>(
+      &daemon::Daemon::abandon_deploy, [&](const std::string& id, auto done) {
+        connection.daemon().deploy(connection.tenant(), id, route.name, *std::move(upload), std::move(done));
+      });
+  if (!deployed) co_return Then::kClose;
+  if (!deployed->ok()) co_return co_await connection.answer_failure(Failure(deployed->error()));
+  co_return co_await connection.answer_json(answer_deployed(**deployed));
 }
 
-Task<Connection::Then> Connection::deploy(const daemon::Tenant& tenant) {
-  const uint64_t length = *head_.content_length;
-  if (!route_.version.empty())
-    co_return co_await answer_failure(Failure(invalid(
-        "function " + route_.name + ": its version follows from its content; leave out the @" + route_.version)));
-  auto upload = front_.daemon.begin_deploy(tenant, length);
-  if (!upload.ok()) co_return co_await answer_failure(Failure(std::move(upload).error()));
-  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
-  if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
-  const Received received = co_await receive(**upload, length);
-  // What a refused upload has on disk, and its room, are free before its caller has read why.
-  if (received.io != Io::kOk || !received.written.ok()) upload->reset();
-  if (received.io != Io::kOk) co_return co_await failed_read(received.io);
-  if (!received.written.ok()) co_return co_await answer_failure(Failure(received.written.error()));
-
-  // From here on the buffer belongs to the next request, and whoever goes is noticed.
-  filled_ = taken_ = 0;
-  head_.target = head_.key = head_.method_text = head_.content_encoding = head_.host = head_.origin = {};
-  request_id_ = front_.make_id();
-  is_deploying_ = true;
-  start_peek();
-  const auto deployed = co_await asked<Result<daemon::Deployed>>(
-      [&](auto done) { front_.daemon.deploy(tenant, request_id_, route_.name, *std::move(upload), std::move(done)); });
-  is_deploying_ = false;
-  if (has_gone_) co_return Then::kClose;
-  if (!deployed.ok()) co_return co_await answer_failure(Failure(deployed.error()));
-  co_return co_await answer_told(answer_deployed(*deployed));
-}
-
-Task<Connection::Then> Connection::change(const daemon::Tenant& tenant) {
-  const uint64_t length = *head_.content_length;
+Task<Then> change_settings(Connection& connection) {
+  const Route& route = connection.route();
+  const uint64_t length = *connection.head().content_length;
   if (length > kMostSettings)
-    co_return co_await answer_failure(
+    co_return co_await connection.answer_failure(
         Failure(invalid(fmt::format("settings: {} bytes, and at most {} are taken", length, kMostSettings)), 413));
-  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
-  if (const Io io = co_await discard(head_.size - taken_); io != Io::kOk) co_return co_await failed_read(io);
-  std::string body(length, '\0');
-  asio::mutable_buffer rest(body.data(), body.size());
-  if (const Io io = co_await read_all({&rest, 1}); io != Io::kOk) co_return co_await failed_read(io);
-  filled_ = taken_ = 0;
-  auto changes = read_changes(route_, body);
-  if (!changes.ok()) co_return co_await answer_failure(Failure(std::move(changes).error()));
-  const auto changed = co_await asked<Result<daemon::FunctionRef>>(
-      [&](auto done) { front_.daemon.set(tenant, route_.name, *std::move(changes), std::move(done)); });
-  if (!changed.ok()) co_return co_await answer_failure(Failure(changed.error()));
-  co_return co_await answer_told(answer_changed(**changed));
+  std::string body;
+  if (const auto then = co_await connection.read_body(body)) co_return *then;
+  auto changes = read_changes(route, body);
+  if (!changes.ok()) co_return co_await connection.answer_failure(Failure(std::move(changes).error()));
+  co_return co_await connection.ask_and_answer<Result<daemon::FunctionRef>>(
+      [&](auto done) {
+        connection.daemon().set(connection.tenant(), route.name, *std::move(changes), std::move(done));
+      },
+      [](const daemon::FunctionRef& function) { return answer_changed(*function); });
 }
 
-Task<Connection::Then> Connection::remove_function(const daemon::Tenant& tenant) {
-  if (!route_.version.empty())
-    co_return co_await answer_failure(Failure(
-        invalid("function " + route_.name + ": all versions are removed together; leave out the @" + route_.version)));
-  const auto removed =
-      co_await asked<Status>([&](auto done) { front_.daemon.remove(tenant, route_.name, std::move(done)); });
-  if (!removed.ok()) co_return co_await answer_failure(Failure(removed.error()));
-  co_return co_await answer_told(answer_removed(route_.name));
+Task<Then> remove_function(Connection& connection) {
+  const Route& route = connection.route();
+  if (!route.version.empty())
+    co_return co_await connection.answer_failure(Failure(
+        invalid("function " + route.name + ": all versions are removed together; leave out the @" + route.version)));
+  co_return co_await connection.ask_and_answer<Status>(
+      [&](auto done) { connection.daemon().remove(connection.tenant(), route.name, std::move(done)); },
+      [&] { return answer_removed(route.name); });
 }
 
-Task<Connection::Then> Connection::roll_back(const daemon::Tenant& tenant) {
-  const auto function = co_await asked<Result<daemon::FunctionRef>>(
-      [&](auto done) { front_.daemon.rollback(tenant, route_.name, route_.version, std::move(done)); });
-  if (!function.ok()) co_return co_await answer_failure(Failure(function.error()));
-  co_return co_await answer_told(answer_rolled_back(**function));
+Task<Then> roll_back(Connection& connection) {
+  const Route& route = connection.route();
+  co_return co_await connection.ask_and_answer<Result<daemon::FunctionRef>>(
+      [&](auto done) { connection.daemon().rollback(connection.tenant(), route.name, route.version, std::move(done)); },
+      [](const daemon::FunctionRef& function) { return answer_rolled_back(*function); });
 }
 
-Task<Connection::Then> Connection::show_history(const daemon::Tenant& tenant) {
-  const auto history = co_await asked<Result<daemon::History>>(
-      [&](auto done) { front_.daemon.history(tenant, route_.name, std::move(done)); });
-  if (!history.ok()) co_return co_await answer_failure(Failure(history.error()));
-  co_return co_await answer_told(answer_history(route_.name, *history));
-}
-
-Task<Connection::Then> Connection::answer_told(const JsonAnswer& told) {
-  co_return co_await answer_json(told.status, told.json);
+Task<Then> show_history(Connection& connection) {
+  const Route& route = connection.route();
+  co_return co_await connection.ask_and_answer<Result<daemon::History>>(
+      [&](auto done) { connection.daemon().history(connection.tenant(), route.name, std::move(done)); },
+      [&](const daemon::History& history) { return answer_history(route.name, history); });
 }
 
 }  // namespace quern::server

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/units.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -269,7 +270,10 @@ std::string key_given_twice(std::string_view object) {
   return parser.handler().twice;
 }
 
-Answer ok(const json::object& object) { return JsonAnswer{200, json::serialize(object)}; }
+Result<daemon::FunctionRef> found_function(Connection& connection) {
+  const Route& route = connection.route();
+  return connection.daemon().find(connection.tenant(), route.name, route.version);
+}
 
 }  // namespace
 
@@ -279,7 +283,7 @@ JsonAnswer answer_deployed(const daemon::Deployed& deployed) {
   for (const std::string& warning : deployed.warnings) warnings.emplace_back(warning);
   out["warnings"] = std::move(warnings);
   out["has_new_settings"] = deployed.has_new_settings;
-  return {deployed.is_new ? 201 : 200, json::serialize(out)};
+  return answer_of(out, deployed.is_new ? 201 : 200);
 }
 
 Result<std::map<std::string, std::string>> read_changes(const Route& route, std::string_view body) {
@@ -315,60 +319,69 @@ Result<std::map<std::string, std::string>> read_changes(const Route& route, std:
 JsonAnswer answer_changed(const daemon::Function& function) {
   json::object out = summary_json(function);
   out["settings"] = settings_json(function.settings());
-  return {200, json::serialize(out)};
+  return answer_of(out);
 }
 
-JsonAnswer answer_rolled_back(const daemon::Function& function) {
-  return {200, json::serialize(summary_json(function))};
-}
+JsonAnswer answer_rolled_back(const daemon::Function& function) { return answer_of(summary_json(function)); }
 
-JsonAnswer answer_removed(const std::string& name) { return {200, json::serialize(json::object{{"removed", name}})}; }
+JsonAnswer answer_removed(const std::string& name) { return answer_of({{"removed", name}}); }
 
 JsonAnswer answer_history(const std::string& name, const daemon::History& history) {
-  return {200, json::serialize(history_json(name, history))};
+  return answer_of(history_json(name, history));
 }
 
-Answer answer_now(Front& front, const daemon::Tenant* tenant, const Route& route) {
-  daemon::Daemon& daemon = front.daemon;
-  switch (route.endpoint) {
-    case Endpoint::kServer:
-      return ok(
-          {{"name", "quern"}, {"version", front.config.version}, {"extensions", json::array{"binary_tensor_data"}}});
-    case Endpoint::kLive:
-      return ok({{"live", true}});
-    case Endpoint::kReady:
-      if (!daemon.is_ready()) return Failure(unavailable("server: no device is up"));
-      return ok({{"ready", true}});
-    default:
-      break;
-  }
-  QUERN_CHECK(tenant != nullptr, "all other paths need a tenant");
-  switch (route.endpoint) {
-    case Endpoint::kFunctions: {
-      json::array list;
-      for (const daemon::FunctionRef& function : daemon.functions(*tenant)) list.push_back(summary_json(*function));
-      for (const daemon::FunctionProblem& problem : daemon.problems(*tenant))
-        list.push_back(problem_json(tenant->name, problem));
-      return ok({{"functions", std::move(list)}});
-    }
-    case Endpoint::kDevices:
-      return ok(devices_json(daemon.devices()));
-    case Endpoint::kCounters:
-      return ok(counters_json(daemon.counters(), front.stages));
-    default:
-      break;
-  }
-  Result<daemon::FunctionRef> function = daemon.find(*tenant, route.name, route.version);
-  if (!function.ok()) return Failure(std::move(function).error());
-  switch (route.endpoint) {
-    case Endpoint::kModel:
-      return ok(model_json(**function, daemon.versions(*tenant, route.name)));
-    case Endpoint::kModelReady:
-      if (!daemon.is_ready()) return Failure(unavailable("function " + route.name + ": no device is up"));
-      return ok({{"name", route.name}, {"ready", true}});
-    default:
-      return ok(details_json(**function));
-  }
+Task<Then> show_server(Connection& connection) {
+  return connection.answer_json(answer_of({{"name", "quern"},
+                                           {"version", connection.front().config.version},
+                                           {"extensions", json::array{"binary_tensor_data"}}}));
+}
+
+Task<Then> show_live(Connection& connection) { return connection.answer_json(answer_of({{"live", true}})); }
+
+Task<Then> show_ready(Connection& connection) {
+  if (!connection.daemon().is_ready())
+    return connection.answer_failure(Failure(unavailable("server: no device is up")));
+  return connection.answer_json(answer_of({{"ready", true}}));
+}
+
+Task<Then> list_functions(Connection& connection) {
+  const daemon::Tenant& tenant = connection.tenant();
+  json::array list;
+  for (const daemon::FunctionRef& function : connection.daemon().functions(tenant))
+    list.push_back(summary_json(*function));
+  for (const daemon::FunctionProblem& problem : connection.daemon().problems(tenant))
+    list.push_back(problem_json(tenant.name, problem));
+  return connection.answer_json(answer_of({{"functions", std::move(list)}}));
+}
+
+Task<Then> list_devices(Connection& connection) {
+  return connection.answer_json(answer_of(devices_json(connection.daemon().devices())));
+}
+
+Task<Then> show_counters(Connection& connection) {
+  return connection.answer_json(answer_of(counters_json(connection.daemon().counters(), connection.front().stages)));
+}
+
+Task<Then> show_function(Connection& connection) {
+  const auto function = found_function(connection);
+  if (!function.ok()) return connection.answer_failure(Failure(function.error()));
+  return connection.answer_json(answer_of(details_json(**function)));
+}
+
+Task<Then> show_model(Connection& connection) {
+  const auto function = found_function(connection);
+  if (!function.ok()) return connection.answer_failure(Failure(function.error()));
+  const auto versions = connection.daemon().versions(connection.tenant(), connection.route().name);
+  return connection.answer_json(answer_of(model_json(**function, versions)));
+}
+
+Task<Then> show_model_ready(Connection& connection) {
+  const std::string& name = connection.route().name;
+  const auto function = found_function(connection);
+  if (!function.ok()) return connection.answer_failure(Failure(function.error()));
+  if (!connection.daemon().is_ready())
+    return connection.answer_failure(Failure(unavailable("function " + name + ": no device is up")));
+  return connection.answer_json(answer_of({{"name", name}, {"ready", true}}));
 }
 
 }  // namespace quern::server

@@ -3,25 +3,12 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "daemon/daemon.h"
-#include "server/error_map.h"
-#include "server/http/front.h"
-#include "server/http/request_head.h"
+#include "server/http/json_answer.h"
 #include "server/http/router.h"
 
 namespace quern::server {
-
-/// What a path answers with JSON of its own.
-struct JsonAnswer {
-  int status = 200;
-  std::string json;
-};
-using Answer = std::variant<JsonAnswer, Failure>;
-
-/// Every endpoint that takes no body and waits for nothing. `tenant` is null for those that are open to all.
-Answer answer_now(Front& front, const daemon::Tenant* tenant, const Route& route);
 
 /// The settings of a PATCH of a function, by path: its body is a JSON object of them.
 Result<std::map<std::string, std::string>> read_changes(const Route& route, std::string_view body);

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "os/clock.h"
-#include "server/http/connection.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -21,9 +21,12 @@ constexpr uint64_t kShortestElement = 2, kLongestElement = 26;
 
 }  // namespace
 
+Task<Then> infer(Connection& connection) { return connection.infer(); }
+
 // A small call, as the system sees it: one peek, one scatter read of head, JSON and tensors, one gather write.
-Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
+Task<Then> Connection::infer() {
   const Time begun = os::now();
+  const daemon::Tenant& tenant = this->tenant();
   const uint64_t length = *head_.content_length;
   const uint64_t json_length = head_.json_length.value_or(length);
   if (json_length > length)
@@ -87,21 +90,12 @@ Task<Connection::Then> Connection::infer(const daemon::Tenant& tenant) {
     now = read;
   }
 
-  // From here on the buffer belongs to the next request.
-  filled_ = taken_ = 0;
-  head_.target = head_.key = head_.method_text = head_.content_encoding = {};
-  is_calling_ = true;
+  leave_buffer();
+  abandon_ = &daemon::Daemon::cancel;
   start_peek();
-  shard_.callbacks.fetch_add(1, std::memory_order_relaxed);
-  front_.daemon.submit(std::move(call_), [this](std::unique_ptr<daemon::Call> call) {
-    // Once it is posted, this connection may be gone before `post` returns; the shard waits for the count.
-    Shard& shard = shard_;
-    call_ = std::move(call);
-    asio::post(shard.io, [this] { done_.set(); });
-    shard.callbacks.fetch_sub(1, std::memory_order_release);
-  });
+  front_.daemon.submit(std::move(call_), handing_to(call_));
   co_await done_.wait();
-  is_calling_ = false;
+  abandon_ = nullptr;
   co_return co_await answer_call(tenant, *function, now);
 }
 
@@ -243,8 +237,7 @@ Task<Status> Connection::write_json(const daemon::Tenant& tenant, const daemon::
   });
 }
 
-Task<Connection::Then> Connection::answer_call(const daemon::Tenant& tenant, const daemon::Function& function,
-                                               Time asked) {
+Task<Then> Connection::answer_call(const daemon::Tenant& tenant, const daemon::Function& function, Time asked) {
   const Time back = os::now();
   // The tensors are in the arena until the answer is written.
   const std::unique_ptr<daemon::Call> call = std::move(call_);

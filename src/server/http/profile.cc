@@ -3,11 +3,10 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 
 #include "base/hash.h"
 #include "daemon/profile_view.h"
-#include "server/http/connection.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -62,12 +61,11 @@ json::object profile_json(const daemon::FunctionProfile& profile) {
 
 }  // namespace
 
-Task<Connection::Then> Connection::show_profile(const daemon::Tenant& tenant) {
-  const auto profile = co_await asked<Result<daemon::FunctionProfile>>(
-      [&](auto done) { front_.daemon.profile(tenant, route_.name, route_.version, std::move(done)); });
-  if (!profile.ok()) co_return co_await answer_failure(Failure(profile.error()));
-  const std::string text = json::serialize(profile_json(*profile));
-  co_return co_await answer_json(200, text);
+Task<Then> show_profile(Connection& connection) {
+  const Route& route = connection.route();
+  co_return co_await connection.ask_and_answer<Result<daemon::FunctionProfile>>(
+      [&](auto done) { connection.daemon().profile(connection.tenant(), route.name, route.version, std::move(done)); },
+      [](const daemon::FunctionProfile& profile) { return answer_of(profile_json(profile)); });
 }
 
 }  // namespace quern::server

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 
-#include "server/http/connection.h"
+#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -23,22 +22,23 @@ json::object request_json(const daemon::RequestStatus& request) {
 
 }  // namespace
 
-Task<Connection::Then> Connection::list_requests(const daemon::Tenant& tenant) {
-  const auto listed = co_await asked<Result<std::vector<daemon::RequestStatus>>>(
-      [&](auto done) { front_.daemon.requests(tenant, std::move(done)); });
-  if (!listed.ok()) co_return co_await answer_failure(Failure(listed.error()));
-  json::array list;
-  for (const daemon::RequestStatus& request : *listed) list.push_back(request_json(request));
-  const std::string text = json::serialize(json::object{{"requests", std::move(list)}});
-  co_return co_await answer_json(200, text);
+Task<Then> list_requests(Connection& connection) {
+  co_return co_await connection.ask_and_answer<Result<std::vector<daemon::RequestStatus>>>(
+      [&](auto done) { connection.daemon().requests(connection.tenant(), std::move(done)); },
+      [](const std::vector<daemon::RequestStatus>& requests) {
+        json::array list;
+        for (const daemon::RequestStatus& request : requests) list.push_back(request_json(request));
+        return answer_of({{"requests", std::move(list)}});
+      });
 }
 
-Task<Connection::Then> Connection::cancel_request(const daemon::Tenant& tenant) {
-  const auto cancelled =
-      co_await asked<Status>([&](auto done) { front_.daemon.cancel(tenant, route_.name, std::move(done)); });
-  if (!cancelled.ok()) co_return co_await answer_failure(Failure(cancelled.error()));
-  const std::string text = json::serialize(json::object{{"cancelled", route_.name}});
-  co_return co_await answer_json(202, text);
+Task<Then> cancel_request(Connection& connection) {
+  const std::string& id = connection.route().name;
+  co_return co_await connection.ask_and_answer<Status>(
+      [&](auto done) { connection.daemon().cancel(connection.tenant(), id, std::move(done)); },
+      [&] {
+        return answer_of({{"cancelled", id}}, 202);
+      });
 }
 
 }  // namespace quern::server

@@ -34,17 +34,6 @@ bool has_query(std::string_view target, std::string_view wanted) {
   return false;
 }
 
-// The value of the pair behind the ? that begins with this, as `seconds=`; empty if there is none.
-std::string_view value_of(std::string_view target, std::string_view key) {
-  target = target.substr(0, target.find('#'));
-  for (size_t at = target.find('?'); at != std::string_view::npos; at = target.find('&', at)) {
-    ++at;
-    const std::string_view pair = target.substr(at, target.find('&', at) - at);
-    if (pair.starts_with(key)) return pair.substr(key.size());
-  }
-  return {};
-}
-
 int digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -104,6 +93,16 @@ std::optional<Failure> allow(Method method, std::string_view path, Endpoint endp
 
 }  // namespace
 
+std::string_view query_value(std::string_view target, std::string_view key) {
+  target = target.substr(0, target.find('#'));
+  for (size_t at = target.find('?'); at != std::string_view::npos; at = target.find('&', at)) {
+    ++at;
+    const std::string_view pair = target.substr(at, target.find('&', at) - at);
+    if (pair.starts_with(key) && pair.substr(key.size()).starts_with('=')) return pair.substr(key.size() + 1);
+  }
+  return {};
+}
+
 bool is_open_to_all(std::string_view target) { return path_of(target).starts_with("/v2/health/"); }
 
 std::optional<Failure> find_route(Method method, std::string_view target, Route& into) {
@@ -151,11 +150,11 @@ std::optional<Failure> find_route(Method method, std::string_view target, Route&
     if (count == 2 && is(1, "devices")) return found(Endpoint::kDevices);
     if (count == 2 && is(1, "memory")) return found(Endpoint::kMemory);
     if (count == 2 && is(1, "accounts")) {
-      into.by = value_of(target, "by=");
+      into.by = query_value(target, "by");
       return found(Endpoint::kAccounts);
     }
     if (count == 2 && is(1, "trace")) {
-      into.seconds = value_of(target, "seconds=");
+      into.seconds = query_value(target, "seconds");
       return found(Endpoint::kTrace);
     }
     if (count == 2 && is(1, "counters")) return found(Endpoint::kCounters);

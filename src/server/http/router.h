@@ -41,6 +41,9 @@ struct Route {
   std::string seconds;        ///< of a trace: `?seconds=`; empty: it does not say
 };
 
+/// The value of `key=…` in the query of a target, as it was sent; empty if there is none.
+std::string_view query_value(std::string_view target, std::string_view key);
+
 /// Whether the path asks for no key: health does not.
 bool is_open_to_all(std::string_view target);
 

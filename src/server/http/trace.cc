@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "os/thread.h"
-#include "server/http/connection.h"
+#include "server/http/handlers.h"
 #include "server/http/trace_json.h"
 
 namespace quern::server {
@@ -26,42 +26,36 @@ Result<uint32_t> seconds_of(std::string_view text) {
 
 }  // namespace
 
-// While it goes on, the peek for the next head is out: should it find the end of the stream, the caller has gone, and
-// the trace ends.
-Task<Connection::Then> Connection::trace(const daemon::Tenant& tenant) {
-  const auto seconds = seconds_of(route_.seconds);
-  if (!seconds.ok()) co_return co_await answer_failure(Failure(seconds.error()));
-  if (const Io io = co_await send_continue(); io != Io::kOk) co_return Then::kClose;
-  if (const Io io = co_await discard(unread_); io != Io::kOk) co_return co_await failed_read(io);
-  // From here on the buffer belongs to the next request.
-  filled_ = taken_ = 0;
-  head_.target = head_.key = head_.method_text = head_.content_encoding = {};
-  if (request_id_.empty()) request_id_ = front_.make_id();
-  is_tracing_ = true;
-  start_peek();
-  auto traced = co_await asked<Result<daemon::Trace>>(
-      [&](auto done) { front_.daemon.trace(tenant, request_id_, Duration::seconds(*seconds), std::move(done)); });
-  is_tracing_ = false;
-  if (has_gone_ || is_ending_) co_return Then::kClose;
-  if (!traced.ok()) co_return co_await answer_failure(Failure(traced.error()));
+Task<Then> show_trace(Connection& connection) {
+  const auto seconds = seconds_of(connection.route().seconds);
+  if (!seconds.ok()) co_return co_await connection.answer_failure(Failure(seconds.error()));
+  if (const auto then = co_await connection.drop_body()) co_return *then;
+  auto traced = co_await connection.asked_watched<Result<daemon::Trace>>(
+      &daemon::Daemon::end_trace, [&](const std::string& id, auto done) {
+        connection.daemon().trace(connection.tenant(), id, Duration::seconds(*seconds), std::move(done));
+      });
+  if (!traced) co_return Then::kClose;
+  if (!traced->ok()) co_return co_await connection.answer_failure(Failure(traced->error()));
   // A large one takes seconds to write: the other connections of this thread do not wait for it.
-  std::string text;
+  JsonAnswer shown;
   os::Thread thread;
-  co_await asked<bool>([&](auto done) {
-    thread = os::Thread("trace", [&text, &traced, done] {
-      daemon::complete(*traced);
-      text = trace_json(*std::move(traced));
+  co_await connection.asked<bool>([&](auto done) {
+    thread = os::Thread("trace", [&shown, &traced, done] {
+      daemon::complete(**traced);
+      shown.json = trace_json(**std::move(traced));
       done(true);
     });
   });
   thread.join();
-  co_return co_await answer_json(200, text);
+  co_return co_await connection.answer_json(std::move(shown));
 }
 
-Task<Connection::Then> Connection::end_trace(const daemon::Tenant& tenant) {
-  const auto ended = co_await asked<Status>([&](auto done) { front_.daemon.end_trace(tenant, std::move(done)); });
-  if (!ended.ok()) co_return co_await answer_failure(Failure(ended.error()));
-  co_return co_await answer_json(202, R"({"ended":true})");
+Task<Then> end_trace(Connection& connection) {
+  co_return co_await connection.ask_and_answer<Status>(
+      [&](auto done) { connection.daemon().end_trace(connection.tenant(), std::move(done)); },
+      [] {
+        return answer_of({{"ended", true}}, 202);
+      });
 }
 
 }  // namespace quern::server

@@ -6,11 +6,10 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 
 #include "base/suggest.h"
 #include "daemon/story.h"
-#include "server/http/connection.h"
+#include "server/http/handlers.h"
 #include "server/http/setup_json.h"
 
 namespace quern::server {
@@ -95,14 +94,31 @@ json::object place_json(const daemon::MemoryPlace& place) {
           {"items", std::move(items)}};
 }
 
-// The value of `key=…` behind the ?; empty if it is not there.
-std::string_view query_value(std::string_view target, std::string_view key) {
-  for (size_t at = target.find('?'); at != std::string_view::npos; at = target.find('&', at)) {
-    ++at;
-    const std::string_view pair = target.substr(at, target.find('&', at) - at);
-    if (pair.starts_with(key) && pair.substr(key.size()).starts_with('=')) return pair.substr(key.size() + 1);
-  }
-  return {};
+Result<KeepWarm> stage_of(std::string_view text) {
+  if (text.empty()) return KeepWarm::kHot;
+  const std::vector<std::string> known = {"context", "host", "hot"};
+  const auto at = std::find(known.begin(), known.end(), text);
+  if (at == known.end())
+    return invalid(fmt::format("stage {}: there is none{}; write context, host or hot", text.substr(0, 32),
+                               did_you_mean(text, known)));
+  return static_cast<KeepWarm>(1 + (at - known.begin()));
+}
+
+Result<Duration> lease_of(std::string_view text) {
+  if (text.empty()) return daemon::kUsualLease;
+  const auto lease = parse_duration(text);
+  if (!lease.ok() || lease->ns <= 0 || *lease > daemon::kLongestLease)
+    return invalid(fmt::format("lease {}: write a time of at most {}, as 60s", text.substr(0, 32),
+                               to_string(daemon::kLongestLease)));
+  return *lease;
+}
+
+Task<Then> keep_at(Connection& connection, KeepWarm stage, Duration lease) {
+  const std::string& function = connection.route().name;
+  const Status kept = connection.daemon().keep(connection.tenant(), function, stage, lease);
+  if (!kept.ok()) return connection.answer_failure(Failure(kept.error()));
+  return connection.answer_json(
+      answer_of({{"function", function}, {"stage", name_of(stage)}, {"lease_ns", lease.ns}}, 202));
 }
 
 }  // namespace
@@ -117,51 +133,31 @@ json::array setup_json(const std::vector<daemon::Phase>& phases, Time zero) {
   return out;
 }
 
-Task<Connection::Then> Connection::tell_why(const daemon::Tenant& tenant) {
-  const auto story = co_await asked<Result<daemon::Story>>(
-      [&](auto done) { front_.daemon.why(tenant, route_.name, std::move(done)); });
-  if (!story.ok()) co_return co_await answer_failure(Failure(story.error()));
-  const std::string text = json::serialize(story_json(*story));
-  co_return co_await answer_json(200, text);
+Task<Then> tell_why(Connection& connection) {
+  co_return co_await connection.ask_and_answer<Result<daemon::Story>>(
+      [&](auto done) { connection.daemon().why(connection.tenant(), connection.route().name, std::move(done)); },
+      [](const daemon::Story& story) { return answer_of(story_json(story)); });
 }
 
-Task<Connection::Then> Connection::show_memory(const daemon::Tenant& tenant) {
-  const auto places = co_await asked<Result<std::vector<daemon::MemoryPlace>>>(
-      [&](auto done) { front_.daemon.memory(tenant, std::move(done)); });
-  if (!places.ok()) co_return co_await answer_failure(Failure(places.error()));
-  json::array list;
-  for (const daemon::MemoryPlace& place : *places) list.push_back(place_json(place));
-  const std::string text = json::serialize(json::object{{"places", std::move(list)}});
-  co_return co_await answer_json(200, text);
+Task<Then> show_memory(Connection& connection) {
+  co_return co_await connection.ask_and_answer<Result<std::vector<daemon::MemoryPlace>>>(
+      [&](auto done) { connection.daemon().memory(connection.tenant(), std::move(done)); },
+      [](const std::vector<daemon::MemoryPlace>& places) {
+        json::array list;
+        for (const daemon::MemoryPlace& place : places) list.push_back(place_json(place));
+        return answer_of({{"places", std::move(list)}});
+      });
 }
 
-Task<Connection::Then> Connection::keep_function(const daemon::Tenant& tenant) {
-  KeepWarm stage = KeepWarm::kNothing;
-  Duration lease = daemon::kUsualLease;
-  if (head_.method == Method::kPost) {
-    stage = KeepWarm::kHot;
-    if (const std::string_view asked_for = query_value(head_.target, "stage"); !asked_for.empty()) {
-      const std::vector<std::string> known = {"context", "host", "hot"};
-      const auto at = std::find(known.begin(), known.end(), asked_for);
-      if (at == known.end())
-        co_return co_await answer_failure(
-            Failure(invalid(fmt::format("stage {}: there is none{}; write context, host or hot",
-                                        asked_for.substr(0, 32), did_you_mean(asked_for, known)))));
-      stage = static_cast<KeepWarm>(1 + (at - known.begin()));
-    }
-    if (const std::string_view length = query_value(head_.target, "for"); !length.empty()) {
-      const auto parsed = parse_duration(length);
-      if (!parsed.ok() || parsed->ns <= 0 || *parsed > daemon::kLongestLease)
-        co_return co_await answer_failure(Failure(invalid(fmt::format(
-            "lease {}: write a time of at most {}, as 60s", length.substr(0, 32), to_string(daemon::kLongestLease)))));
-      lease = *parsed;
-    }
-  }
-  const Status kept = front_.daemon.keep(tenant, route_.name, stage, lease);
-  if (!kept.ok()) co_return co_await answer_failure(Failure(kept.error()));
-  const std::string text = json::serialize(json::object{
-      {"function", route_.name}, {"stage", name_of(stage)}, {"lease_ns", stage == KeepWarm::kNothing ? 0 : lease.ns}});
-  co_return co_await answer_json(202, text);
+Task<Then> keep_function(Connection& connection) {
+  const std::string_view target = connection.head().target;
+  const auto stage = stage_of(query_value(target, "stage"));
+  if (!stage.ok()) return connection.answer_failure(Failure(stage.error()));
+  const auto lease = lease_of(query_value(target, "for"));
+  if (!lease.ok()) return connection.answer_failure(Failure(lease.error()));
+  return keep_at(connection, *stage, *lease);
 }
+
+Task<Then> release_function(Connection& connection) { return keep_at(connection, KeepWarm::kNothing, Duration{0}); }
 
 }  // namespace quern::server
