@@ -10,7 +10,6 @@
 
 #include "os/clock.h"
 #include "os/log.h"
-#include "server/http/handlers.h"
 
 namespace quern::server {
 namespace {
@@ -277,14 +276,14 @@ Task<Then> Connection::serve() {
                            (head_.origin.empty() ? head_.host : head_.origin).substr(0, 64))),
         403));
 
+  auto failure = find_route(head_.method, head_.target, route_);
   tenant_ = nullptr;
-  if (!is_open_to_all(head_.target)) {
+  if (route_.needs_key) {
     auto known = front_.daemon.authenticate(head_.key);
     if (!known.ok()) co_return co_await answer_failure(Failure(std::move(known).error(), 401));
     tenant_ = *known;
   }
-  if (auto failure = find_route(head_.method, head_.target, route_))
-    co_return co_await answer_failure(*std::move(failure));
+  if (failure) co_return co_await answer_failure(*std::move(failure));
   if (!head_.content_encoding.empty())
     co_return co_await answer_failure(
         Failure(unsupported(fmt::format("header Content-Encoding: {} is not taken; send the body as it is",
@@ -297,64 +296,13 @@ Task<Then> Connection::serve() {
     co_return co_await answer_failure(Failure(
         invalid(fmt::format("request: a body of {} bytes, and at most {} are taken", length, limits_.body_bytes)),
         413));
-  const bool is_put = route_.endpoint == Endpoint::kFunction && head_.method == Method::kPut;
-  const bool is_patch = route_.endpoint == Endpoint::kFunction && head_.method == Method::kPatch;
-  const bool is_upload = route_.endpoint == Endpoint::kObjects && head_.method == Method::kPut;
-  if ((is_put || is_patch || is_upload || route_.endpoint == Endpoint::kInfer) && !head_.content_length)
+  const BodyRule& body = route_.row->body;
+  if (!body.name.empty() && !head_.content_length)
     co_return co_await answer_failure(Failure(invalid("header Content-Length: missing"), 411));
-  switch (route_.endpoint) {
-    case Endpoint::kServer:
-      co_return co_await show_server(*this);
-    case Endpoint::kLive:
-      co_return co_await show_live(*this);
-    case Endpoint::kReady:
-      co_return co_await show_ready(*this);
-    case Endpoint::kModel:
-      co_return co_await show_model(*this);
-    case Endpoint::kModelReady:
-      co_return co_await show_model_ready(*this);
-    case Endpoint::kInfer:
-      co_return co_await infer();
-    case Endpoint::kFunctions:
-      co_return co_await list_functions(*this);
-    case Endpoint::kFunction:
-      if (is_put) co_return co_await deploy(*this);
-      if (is_patch) co_return co_await change_settings(*this);
-      if (head_.method == Method::kDelete) co_return co_await remove_function(*this);
-      co_return co_await show_function(*this);
-    case Endpoint::kHistory:
-      co_return co_await show_history(*this);
-    case Endpoint::kRollback:
-      co_return co_await roll_back(*this);
-    case Endpoint::kKeep:
-      if (head_.method == Method::kDelete) co_return co_await release_function(*this);
-      co_return co_await keep_function(*this);
-    case Endpoint::kProfile:
-      co_return co_await show_profile(*this);
-    case Endpoint::kRequests:
-      co_return co_await list_requests(*this);
-    case Endpoint::kRequest:
-      if (head_.method == Method::kDelete) co_return co_await cancel_request(*this);
-      co_return co_await tell_why(*this);
-    case Endpoint::kObjects:
-      if (is_upload) co_return co_await put_object(*this);
-      co_return co_await list_objects(*this);
-    case Endpoint::kObject:
-      if (head_.method == Method::kDelete) co_return co_await remove_object(*this);
-      co_return co_await send_object(*this);
-    case Endpoint::kMemory:
-      co_return co_await show_memory(*this);
-    case Endpoint::kAccounts:
-      co_return co_await show_accounts(*this);
-    case Endpoint::kTrace:
-      if (head_.method == Method::kDelete) co_return co_await end_trace(*this);
-      co_return co_await show_trace(*this);
-    case Endpoint::kDevices:
-      co_return co_await list_devices(*this);
-    case Endpoint::kCounters:
-      co_return co_await show_counters(*this);
-  }
-  co_return Then::kClose;
+  if (!body.name.empty() && length > body.most_bytes)
+    co_return co_await answer_failure(Failure(
+        invalid(fmt::format("{}: {} bytes, and at most {} are taken", body.name, length, body.most_bytes)), 413));
+  co_return co_await route_.row->handler(*this);
 }
 
 const daemon::Tenant& Connection::tenant() const {

@@ -27,9 +27,6 @@ namespace quern::server {
 
 class Connection;
 
-/// What becomes of a connection once a request is answered.
-enum class Then : uint8_t { kNext, kClose };
-
 /// One thread with its event loop and the connections dealt out to it, which never leave it.
 struct Shard {
   explicit Shard(Front& f) : front(f) {}
@@ -99,7 +96,7 @@ class Connection {
   // handler returns their result. receive and read_body need a Content-Length.
   /// Sends the body on to the disk, piece by piece. After a failure `upload` is null.
   Task<std::optional<Then>> receive(std::unique_ptr<daemon::Upload>& upload);
-  /// Reads the whole body into memory: the handler has checked that its length is small.
+  /// Reads the whole body into memory: its row has a small BodyRule::most_bytes.
   Task<std::optional<Then>> read_body(std::string& into);
   /// Reads the body, if there is one, and throws it away.
   Task<std::optional<Then>> drop_body();

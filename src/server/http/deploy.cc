@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What changes functions: each answer waits for the disk, and no thread of ours does.
-#include <fmt/format.h>
-
 #include "server/http/functions.h"
 #include "server/http/handlers.h"
 
 namespace quern::server {
-namespace {
-
-constexpr uint64_t kMostSettings = 64 * kKiB;
-
-}  // namespace
 
 Task<Then> deploy(Connection& connection) {
   const Route& route = connection.route();
@@ -32,10 +25,6 @@ Task<Then> deploy(Connection& connection) {
 
 Task<Then> change_settings(Connection& connection) {
   const Route& route = connection.route();
-  const uint64_t length = *connection.head().content_length;
-  if (length > kMostSettings)
-    co_return co_await connection.answer_failure(
-        Failure(invalid(fmt::format("settings: {} bytes, and at most {} are taken", length, kMostSettings)), 413));
   std::string body;
   if (const auto then = co_await connection.read_body(body)) co_return *then;
   auto changes = read_changes(route, body);

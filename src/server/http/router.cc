@@ -54,41 +54,137 @@ bool decode(std::string_view text, std::string& into) {
   return true;
 }
 
+// The segments of a path. One slash at its end counts for nothing.
+class Parts {
+ public:
+  // False if there are more than any pattern has.
+  bool split(std::string_view path) {
+    count_ = 0;
+    for (size_t at = 1; at < path.size();) {
+      if (count_ == all_.size()) return false;
+      const size_t end = std::min(path.find('/', at), path.size());
+      all_[count_++] = path.substr(at, end - at);
+      at = end + 1;
+    }
+    return true;
+  }
+  size_t size() const { return count_; }
+  std::string_view operator[](size_t i) const { return all_[i]; }
+  const std::string_view* begin() const { return all_.data(); }
+  const std::string_view* end() const { return all_.data() + count_; }
+
+ private:
+  std::array<std::string_view, kMostSegments> all_;
+  size_t count_ = 0;
+};
+
+// A pattern of the table with its rows.
+struct Path {
+  std::string_view pattern;
+  Parts parts;
+  std::array<const RouteRow*, static_cast<size_t>(Method::kOther) + 1> rows{};  // by method; null: not taken
+  std::string allow;
+  bool is_open = true;  // all rows are
+};
+
+std::vector<std::pair<Method, std::string_view>> methods_of(Verb verb) {
+  switch (verb) {
+    case Verb::kRead:
+      return {{Method::kGet, "GET"}, {Method::kHead, "HEAD"}};
+    case Verb::kGet:
+      return {{Method::kGet, "GET"}};
+    case Verb::kPost:
+      return {{Method::kPost, "POST"}};
+    case Verb::kPut:
+      return {{Method::kPut, "PUT"}};
+    case Verb::kPatch:
+      return {{Method::kPatch, "PATCH"}};
+    case Verb::kDelete:
+      return {{Method::kDelete, "DELETE"}};
+  }
+  return {};
+}
+
+std::vector<Path> make_paths() {
+  std::vector<Path> paths;
+  for (const RouteRow& row : route_table()) {
+    if (paths.empty() || paths.back().pattern != row.pattern) {
+      paths.emplace_back().pattern = row.pattern;
+      QUERN_CHECK(paths.back().parts.split(row.pattern), "a pattern has too many segments");
+    }
+    Path& path = paths.back();
+    path.is_open &= row.caller == Caller::kAnyone;
+    for (const auto& [method, name] : methods_of(row.verb)) {
+      path.rows[static_cast<size_t>(method)] = &row;
+      if (!path.allow.empty()) path.allow += ", ";
+      path.allow += name;
+    }
+  }
+  return paths;
+}
+
+const std::vector<Path>& all_paths() {
+  static const std::vector<Path> paths = make_paths();
+  return paths;
+}
+
+// A function has a name; an id may be empty, and is then the id of nothing.
+bool fits(std::string_view pattern, std::string_view part) {
+  return pattern == "{name}" ? !part.empty() : pattern == part || pattern.starts_with('{');
+}
+bool fits(const Path& path, const Parts& parts) {
+  return std::equal(path.parts.begin(), path.parts.end(), parts.begin(), parts.end(),
+                    [](auto pattern, auto part) { return fits(pattern, part); });
+}
+
+// How many segments of `parts` reach to the name of a function behind which `path` goes on in another way; 0: none do.
+size_t reach_of_name(const Path& path, const Parts& parts) {
+  for (size_t i = 0; i < std::min(path.parts.size(), parts.size()) && fits(path.parts[i], parts[i]); ++i)
+    if (path.parts[i] == "{name}") return i + 1;
+  return 0;
+}
+
 Failure unknown_path(std::string_view path) {
-  std::vector<std::string> known = {"/v2",          "/v2/health/live", "/v2/health/ready", "/v1/functions",
-                                    "/v1/requests", "/v1/objects",     "/v1/devices",      "/v1/counters",
-                                    "/v1/memory",   "/v1/trace",       "/v1/accounts"};
-  // With the caller's own name in the place of NAME, so that only what is mistyped differs.
+  constexpr std::string_view kName = "{name}";
+  // With the caller's own name in the place of {name}, so that only what is mistyped differs. Of two paths that are
+  // equally near, one without a name is suggested.
   const size_t a = path.find('/', 1);
   const size_t b = a == std::string_view::npos ? a : path.find('/', a + 1);
-  if (b != std::string_view::npos) {
-    const std::string name(path.substr(b + 1, path.find('/', b + 1) - b - 1));
-    for (const char* rest : {"", "/ready", "/infer"}) known.push_back("/v2/models/" + name + rest);
-    for (const char* rest : {"", "/history", "/rollback", "/keep", "/profile"})
-      known.push_back("/v1/functions/" + name + rest);
+  std::vector<std::string> known, named;
+  for (const Path& one : all_paths()) {
+    const size_t at = one.pattern.find(kName);
+    std::string text(one.pattern);
+    if (at != std::string::npos && b != std::string_view::npos)
+      text.replace(at, kName.size(), path.substr(b + 1, path.find('/', b + 1) - b - 1));
+    if (text.find('{') == std::string::npos) (at == std::string::npos ? known : named).push_back(std::move(text));
   }
+  known.insert(known.end(), named.begin(), named.end());
   return Failure(not_found(fmt::format("path {}: there is none{}", path.substr(0, 128), did_you_mean(path, known))));
 }
 
-std::optional<Failure> allow(Method method, std::string_view path, Endpoint endpoint) {
-  const bool reads = method == Method::kGet || method == Method::kHead;
-  std::string_view allowed = "GET, HEAD";
-  bool fits = reads;
-  if (endpoint == Endpoint::kInfer) allowed = "POST", fits = method == Method::kPost;
-  if (endpoint == Endpoint::kRollback) allowed = "POST", fits = method == Method::kPost;
-  if (endpoint == Endpoint::kTrace) allowed = "GET, DELETE", fits = method == Method::kGet || method == Method::kDelete;
-  if (endpoint == Endpoint::kKeep)
-    allowed = "POST, DELETE", fits = method == Method::kPost || method == Method::kDelete;
-  if (endpoint == Endpoint::kRequest) allowed = "GET, HEAD, DELETE", fits = reads || method == Method::kDelete;
-  if (endpoint == Endpoint::kObjects) allowed = "GET, HEAD, PUT", fits = reads || method == Method::kPut;
-  if (endpoint == Endpoint::kObject) allowed = "GET, HEAD, DELETE", fits = reads || method == Method::kDelete;
-  if (endpoint == Endpoint::kFunction)
-    allowed = "GET, HEAD, PUT, PATCH, DELETE",
-    fits = reads || method == Method::kPut || method == Method::kPatch || method == Method::kDelete;
-  if (fits) return std::nullopt;
-  Failure failure(invalid(fmt::format("path {}: takes {}", path.substr(0, 128), allowed)), 405);
-  failure.allow = allowed;
-  return failure;
+// Fills in what the placeholders of the first `count` segments stand for.
+std::optional<Failure> take_names(const Path& row, const Parts& parts, size_t count, std::string_view path,
+                                  Route& into) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    if (!row.parts[i].starts_with('{')) continue;
+    if (!decode(parts[i], text))
+      return Failure(invalid(fmt::format("path {}: a % must be followed by two hex digits", path.substr(0, 128))));
+    if (row.parts[i] == "{version}") {
+      if (!into.version.empty() && into.version != text)
+        return Failure(
+            invalid(fmt::format("function {}: two versions, {} and {}; give one", into.name, into.version, text)));
+      into.version = text;
+      continue;
+    }
+    into.name = text;
+    const size_t at = row.parts[i] == "{name}" ? text.find('@') : std::string::npos;
+    if (at == std::string::npos) continue;
+    into.version = text.substr(at + 1);
+    into.name.resize(at);
+    if (into.version.empty()) return Failure(invalid("function " + into.name + ": no version behind the @"));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -103,92 +199,38 @@ std::string_view query_value(std::string_view target, std::string_view key) {
   return {};
 }
 
-bool is_open_to_all(std::string_view target) { return path_of(target).starts_with("/v2/health/"); }
-
 std::optional<Failure> find_route(Method method, std::string_view target, Route& into) {
   const std::string_view path = path_of(target);
+  into.row = nullptr;
+  // A mistyped probe has no key, and is answered 404 all the same.
+  into.needs_key = !path.starts_with("/v2/health/");
   into.name.clear();
   into.version.clear();
-  into.keeps = false;
-  into.seconds.clear();
-  into.by.clear();
-  if (!path.starts_with('/')) return unknown_path(path);
-  std::array<std::string_view, kMostSegments> parts;
-  size_t count = 0;
-  for (size_t at = 1; at < path.size();) {
-    if (count == kMostSegments) return unknown_path(path);
-    const size_t end = std::min(path.find('/', at), path.size());
-    parts[count++] = path.substr(at, end - at);
-    at = end + 1;
-  }
-  const auto is = [&](size_t i, std::string_view text) { return i < count && parts[i] == text; };
-  const auto malformed = [&] {
-    return Failure(invalid(fmt::format("path {}: a % must be followed by two hex digits", path.substr(0, 128))));
-  };
-  const auto found = [&](Endpoint endpoint) {
-    into.endpoint = endpoint;
-    return allow(method, path, endpoint);
-  };
-
-  if (is(0, "v2")) {
-    if (count == 1) return found(Endpoint::kServer);
-    if (count == 3 && is(1, "health") && is(2, "live")) return found(Endpoint::kLive);
-    if (count == 3 && is(1, "health") && is(2, "ready")) return found(Endpoint::kReady);
-  } else if (is(0, "v1")) {
-    if (count == 2 && is(1, "functions")) return found(Endpoint::kFunctions);
-    if (count == 2 && is(1, "requests")) return found(Endpoint::kRequests);
-    if (count == 3 && is(1, "requests")) {
-      if (!decode(parts[2], into.name)) return malformed();
-      return found(Endpoint::kRequest);
-    }
-    if (count == 2 && is(1, "objects")) return found(Endpoint::kObjects);
-    if (count == 3 && is(1, "objects")) {
-      if (!decode(parts[2], into.name)) return malformed();
-      into.keeps = has_query(target, "keep=true");
-      return found(Endpoint::kObject);
-    }
-    if (count == 2 && is(1, "devices")) return found(Endpoint::kDevices);
-    if (count == 2 && is(1, "memory")) return found(Endpoint::kMemory);
-    if (count == 2 && is(1, "accounts")) {
-      into.by = query_value(target, "by");
-      return found(Endpoint::kAccounts);
-    }
-    if (count == 2 && is(1, "trace")) {
-      into.seconds = query_value(target, "seconds");
-      return found(Endpoint::kTrace);
-    }
-    if (count == 2 && is(1, "counters")) return found(Endpoint::kCounters);
-  }
-  const bool is_model = is(0, "v2") && is(1, "models"), is_function = is(0, "v1") && is(1, "functions");
-  if ((!is_model && !is_function) || count < 3 || parts[2].empty()) return unknown_path(path);
-  if (!decode(parts[2], into.name)) return malformed();
-  if (const size_t at = into.name.find('@'); at != std::string::npos) {
-    into.version = into.name.substr(at + 1);
-    into.name.resize(at);
-    if (into.version.empty()) return Failure(invalid("function " + into.name + ": no version behind the @"));
-  }
-  size_t rest = 3;
-  if (is_model && is(3, "versions") && count > 4) {
-    std::string version;
-    if (!decode(parts[4], version)) return malformed();
-    if (!into.version.empty() && into.version != version)
-      return Failure(
-          invalid(fmt::format("function {}: two versions, {} and {}; give one", into.name, into.version, version)));
-    into.version = std::move(version);
-    rest = 5;
-  }
-  if (is_function) {
-    if (count == 3) return found(Endpoint::kFunction);
-    if (count == 4 && is(3, "history")) return found(Endpoint::kHistory);
-    if (count == 4 && is(3, "rollback")) return found(Endpoint::kRollback);
-    if (count == 4 && is(3, "keep")) return found(Endpoint::kKeep);
-    if (count == 4 && is(3, "profile")) return found(Endpoint::kProfile);
+  into.keeps = has_query(target, "keep=true");
+  into.by = query_value(target, "by");
+  into.seconds = query_value(target, "seconds");
+  Parts parts;
+  if (!path.starts_with('/') || !parts.split(path)) return unknown_path(path);
+  const auto found =
+      std::find_if(all_paths().begin(), all_paths().end(), [&](const Path& one) { return fits(one, parts); });
+  if (found == all_paths().end()) {
+    // A malformed name is told first: with it no suggestion would do.
+    for (const Path& one : all_paths())
+      if (const size_t count = reach_of_name(one, parts))
+        if (auto failure = take_names(one, parts, count, path, into)) return failure;
     return unknown_path(path);
   }
-  if (rest == count) return found(Endpoint::kModel);
-  if (rest + 1 == count && is(rest, "ready")) return found(Endpoint::kModelReady);
-  if (rest + 1 == count && is(rest, "infer")) return found(Endpoint::kInfer);
-  return unknown_path(path);
+  into.needs_key = !found->is_open;
+  if (auto failure = take_names(*found, parts, parts.size(), path, into)) return failure;
+  into.row = found->rows[static_cast<size_t>(method)];
+  if (!into.row) {
+    Failure failure(invalid(fmt::format("path {}: takes {}", path.substr(0, 128), found->allow)), 405);
+    failure.allow = found->allow;
+    return failure;
+  }
+  into.endpoint = into.row->endpoint;
+  into.needs_key = into.row->caller != Caller::kAnyone;
+  return std::nullopt;
 }
 
 }  // namespace quern::server
