@@ -78,7 +78,8 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   QUERN_TRY(const auto vtimes, state->vtimes());
   QUERN_TRY(auto learned, state->profiles());
   QUERN_TRY(self->tier_, HostTier::create(state->objects(), self->config_.host_cores));
-  QUERN_TRY(self->runner_, Runner::create(self->config_, self->run_folder_, self->tenant_sets(vtimes), *self->tier_));
+  QUERN_TRY(self->runner_,
+            Runner::create(self->config_, self->run_folder_, self->tenant_sets(vtimes), *self->tier_, self->counters_));
   self->runner_->remember(std::move(learned));
   std::vector<const DeviceRecord*> targets;
   std::set<std::string> kinds;
@@ -94,8 +95,9 @@ Result<std::unique_ptr<Daemon>> LiveDaemon::create(Config config) {
   }
   for (const std::string& warning : warnings_of_shared_cores(core_users)) os::log_warning("{}", warning);
   QUERN_TRY(os::Event stop, os::Event::create());
-  self->deployer_ = std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
-                                               std::move(stop), self->registry_, self->gone_, self->tier_.get());
+  self->deployer_ =
+      std::make_unique<Deployer>(self->config_, self->run_folder_, std::move(targets), std::move(state),
+                                 std::move(stop), self->registry_, self->gone_, self->counters_, self->tier_.get());
   QUERN_TRY(self->deployer_->recover());
   ObjectLimits limits;
   limits.memory_bytes = host_bytes_of(self->config_);
@@ -198,31 +200,6 @@ std::vector<DeviceStatus> LiveDaemon::devices() const {
   return list;
 }
 
-Counters LiveDaemon::counters() const {
-  const RunnerCounters& runner = runner_->counters();
-  Counters counters;
-  counters.copied_bytes = copied_bytes_ + objects_->copied_bytes();
-  counters.builds = deployer_->builds();
-  counters.executors_started = runner.executors_started;
-  counters.executors_lost = runner.executors_lost;
-  counters.evictions = runner.evictions;
-  counters.exits = runner.exits;
-  counters.prefetches = runner.prefetches;
-  counters.object_hits = runner.hits;
-  counters.object_misses = runner.misses;
-  counters.loads = runner.loads;
-  counters.loaded_bytes = runner.loaded_bytes;
-  counters.fetches = runner.fetches;
-  counters.fetched_bytes = runner.fetched_bytes;
-  counters.queued = runner.queued;
-  counters.past_gate = runner.past_gate;
-  counters.fairness_lag_ns = runner.fairness_lag_ns;
-  counters.fairness_bound_ns = runner.fairness_bound_ns;
-  counters.standings_saved = standings_->saved();
-  counters.profiles_saved = profiles_->saved();
-  return counters;
-}
-
 bool LiveDaemon::is_ready() const {
   return !stopped_ && std::any_of(runner_->devices().begin(), runner_->devices().end(),
                                   [](const auto& device) { return device->is_up.load(); });
@@ -323,7 +300,7 @@ Status LiveDaemon::admits(const Tenant& tenant, Duration* retry_after) const {
   const sched::Config& core = runner_->core_config();
   const uint64_t may_run = runner_->devices().size() * core.runs_in_flight;
   const uint64_t may_wait = tenant.limits.queued ? tenant.limits.queued : core.most_queued_per_tenant;
-  if (runner_->counters().queued < core.most_queued && tenant.on_their_way < may_wait + may_run) return {};
+  if (counters_.queued < core.most_queued && tenant.on_their_way < may_wait + may_run) return {};
   if (retry_after) *retry_after = Duration::seconds(1);
   return exhausted(fmt::format("tenant {}: too many requests are waiting; retry later", tenant.name));
 }

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "daemon/config.h"
+#include "daemon/counters.h"
 #include "daemon/memory_view.h"
 #include "daemon/request_account.h"
 #include "daemon/waits.h"
@@ -239,25 +240,6 @@ struct ProgramLink {
   uint64_t program = 0;
   os::Fd daemon_page, own_page, wake, daemon_wake;
   os::Fd life;  ///< the one end of a pipe: when its last copy is closed, as by the end of the process, it has left
-};
-
-/// Counters of the whole daemon, for tests, benchmarks and people.
-struct Counters {
-  uint64_t copied_bytes = 0;  ///< tensor bytes that we copied outside the device
-  uint64_t builds = 0, executors_started = 0, executors_lost = 0;
-  uint64_t evictions = 0;                       ///< objects, contexts and lanes' memory that left to make room
-  uint64_t exits = 0;                           ///< that left because nobody had needed them for long enough
-  uint64_t prefetches = 0;                      ///< loads that were begun before a run had a place
-  uint64_t object_hits = 0, object_misses = 0;  ///< objects that a run found on its device, or did not
-  uint64_t loads = 0, loaded_bytes = 0;         ///< to devices
-  uint64_t fetches = 0, fetched_bytes = 0;      ///< from disk
-  uint64_t queued = 0;                          ///< requests that wait now
-  uint64_t past_gate = 0;                       ///< launches that no grant had let through, as launchers tell
-  /// How far the furthest tenant is ahead of the last, and how far it can ever be, in device time; as it was within
-  /// the last second or, if nothing happened since, before.
-  int64_t fairness_lag_ns = 0, fairness_bound_ns = 0;
-  uint64_t standings_saved = 0;  ///< how often the tenants' virtual times were stored
-  uint64_t profiles_saved = 0;   ///< how often something that was learned of kernels and gaps was
 };
 
 /// The live shell of the scheduler core: owns the strand, the executors, the builders and the state.

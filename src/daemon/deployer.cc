@@ -46,7 +46,7 @@ Error stopping() { return unavailable("the server is stopping; deploy again late
 
 Deployer::Deployer(const Config& config, std::string run_folder, std::vector<const DeviceRecord*> targets,
                    std::unique_ptr<State> state, os::Event stop, Registry& registry, std::shared_ptr<const Gone> gone,
-                   HostTier* tier)
+                   LiveCounters& counters, HostTier* tier)
     : config_(config),
       run_folder_(std::move(run_folder)),
       targets_(std::move(targets)),
@@ -57,6 +57,7 @@ Deployer::Deployer(const Config& config, std::string run_folder, std::vector<con
       cache_(config.binary_cache),
       objects_(state->objects()),
       storage_(config),
+      counters_(counters),
       intake_(config.host_cores),
       state_(std::move(state), config.host_cores),
       checks_({kMostWaiting, kMostWaitingOfTenant, kCheckers - 2}),

@@ -42,11 +42,11 @@ class Deployer {
   /// Told when nobody holds a version any more: neither the registry nor a call.
   using Gone = std::function<void(uint64_t function)>;
 
-  /// `targets`: one record per kind of device, distinct by build key; they and the tier outlive this. Without a tier
-  /// nobody is told where constants are. `stop` ends builders.
+  /// `targets`: one record per kind of device, distinct by build key; they, the counters and the tier outlive this.
+  /// Without a tier nobody is told where constants are. `stop` ends builders.
   Deployer(const Config& config, std::string run_folder, std::vector<const DeviceRecord*> targets,
            std::unique_ptr<State> state, os::Event stop, Registry& registry, std::shared_ptr<const Gone> gone,
-           HostTier* tier = nullptr);
+           LiveCounters& counters, HostTier* tier = nullptr);
   ~Deployer();
 
   /// What is stored is announced in the registry, as getting ready; before start().
@@ -92,7 +92,8 @@ class Deployer {
   Status save_vtimes(const std::map<std::string, int64_t>& vtimes);
   Status save_profiles(const ProfileRecords& records);
 
-  uint64_t builds() const { return builds_.load(); }
+  /// Those of the daemon, for what stores by this.
+  LiveCounters& counters() { return counters_; }
 
  private:
   /// A program that has to be compiled.
@@ -201,7 +202,7 @@ class Deployer {
   // Any thread.
   ObjectStore objects_;  ///< the state's
   Storage storage_;
-  std::atomic<uint64_t> builds_{0};
+  LiveCounters& counters_;
   std::atomic<bool> is_stopping_{false}, is_recovered_{false};
   os::Guarded<std::map<std::string, std::weak_ptr<Job>>> by_id_;                  ///< deploys on their way
   os::Guarded<std::map<std::string, std::weak_ptr<const HostObject>>> programs_;  ///< by hash; those that someone holds

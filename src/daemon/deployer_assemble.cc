@@ -280,7 +280,7 @@ Result<BinaryContent> Deployer::build(const std::string& name, BuildOrder order,
     if (!std::count(device.config.cores.begin(), device.config.cores.end(), core)) free.push_back(core);
   if (!device.config.cores.empty()) frame.device.cores = {free.empty() ? device.config.cores.front() : free.front()};
   const std::string folder = fmt::format("{}/builder-{}", run_folder_, next_build.fetch_add(1));
-  ++builds_;
+  ++counters_.builds;
   os::log_info("function {}: is being compiled for device {}", name, device.config.name);
   const Time begun = os::now();
   auto built = build_program(std::move(frame), folder, config_.build_limit, stop_, abandoned);

@@ -35,7 +35,8 @@ class DeployerTest : public testing::Test {
     ASSERT_TRUE(state.ok()) << state.error().text;
     state_ = state->get();
     deployer_ = std::make_unique<Deployer>(config, folder_ + "/run", std::vector<const DeviceRecord*>{},
-                                           std::move(state).value(), os::Event::create().value(), registry_, nullptr);
+                                           std::move(state).value(), os::Event::create().value(), registry_, nullptr,
+                                           counters_);
   }
 
   std::string path_of(const std::string& hash) const {
@@ -106,6 +107,7 @@ class DeployerTest : public testing::Test {
   }
 
   std::string folder_;
+  LiveCounters counters_;
   Registry registry_;
   State* state_ = nullptr;  ///< the deployer's: for one thread, before it works
   std::unique_ptr<Deployer> deployer_;

@@ -35,7 +35,7 @@ class LiveDaemon final : public Daemon {
   Result<FunctionRef> find(const Tenant& tenant, std::string_view name, std::string_view version) const override;
   std::vector<FunctionRef> functions(const Tenant& tenant) const override;
   std::vector<DeviceStatus> devices() const override;
-  Counters counters() const override;
+  Counters counters() const override { return counters_.read(); }
   bool is_ready() const override;
   void stop_deploys() override { deployer_->stop_deploys(); }
   std::vector<FunctionProblem> problems(const Tenant& tenant) const override { return registry_.problems(tenant.name); }
@@ -95,7 +95,7 @@ class LiveDaemon final : public Daemon {
     objects_->list(tenant.name, os::now(), std::move(done));
   }
   void keep_outputs(Call& call) override;
-  void count_copied(uint64_t bytes) override { copied_bytes_ += bytes; }
+  void count_copied(uint64_t bytes) override { counters_.copied_bytes += bytes; }
 
  private:
   explicit LiveDaemon(Config config);
@@ -119,7 +119,7 @@ class LiveDaemon final : public Daemon {
   // Any thread.
   Registry registry_;
   std::atomic<uint64_t> next_request_{1};
-  std::atomic<uint64_t> copied_bytes_{0};
+  LiveCounters counters_;
   std::atomic<bool> stopped_{false};
   std::shared_ptr<Deployer::Gone> gone_ = std::make_shared<Deployer::Gone>();
   std::unique_ptr<Runner> runner_;

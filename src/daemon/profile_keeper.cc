@@ -51,7 +51,7 @@ void ProfileKeeper::work() {
   uint64_t seen = 0;
   Duration wait = kFirst;
   while (!stop_.wait(wait)) {
-    const uint64_t steps = runner_.counters().steps.load(std::memory_order_relaxed);
+    const uint64_t steps = runner_.steps();
     wait = steps == seen ? kFirst : std::min(Duration{2 * wait.ns}, kMost);
     if (steps == seen) continue;
     for (;;) {
@@ -83,7 +83,7 @@ bool ProfileKeeper::save(const ProfileRecords& records) {
     os::log_warning("state: what was learned of kernels is not stored: {}", put.error().text);
     return false;
   }
-  saved_.fetch_add(1, std::memory_order_relaxed);
+  ++deployer_.counters().profiles_saved;
   os::log_debug("state: what was learned of kernels is stored");
   return true;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -27,9 +26,6 @@ class ProfileKeeper {
   /// Once the runner has stopped.
   void stop();
 
-  /// Any thread: how often something was stored since the start.
-  uint64_t saved() const { return saved_.load(std::memory_order_relaxed); }
-
  private:
   /// What the strand tells: it may come after this thread has given up on it.
   struct Told {
@@ -50,8 +46,6 @@ class ProfileKeeper {
   Deployer& deployer_;
   os::Event stop_;
   std::shared_ptr<Told> told_;
-  // Any thread.
-  std::atomic<uint64_t> saved_{0};
 
   os::Thread thread_;
 };

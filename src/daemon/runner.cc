@@ -43,11 +43,12 @@ sched::Config core_config_of(const Config& config) {
 }  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::string& run_folder,
-                                               const std::vector<sched::TenantSet>& tenants, HostTier& host) {
+                                               const std::vector<sched::TenantSet>& tenants, HostTier& host,
+                                               LiveCounters& counters) {
   QUERN_TRY(os::Poller poller, os::Poller::create());
   QUERN_TRY(os::Event event, os::Event::create());
   std::unique_ptr<Runner> self(
-      new Runner(config, run_folder, tenants.size(), host, std::move(poller), std::move(event)));
+      new Runner(config, run_folder, tenants.size(), host, counters, std::move(poller), std::move(event)));
   QUERN_TRY(self->poller_.add(self->mailbox_.event().fd(), token(0, Source::kMailbox)));
   for (const DeviceConfig& device : config.devices) {
     auto record = std::make_unique<DeviceRecord>();
@@ -76,13 +77,14 @@ Result<std::unique_ptr<Runner>> Runner::create(const Config& config, const std::
   return self;
 }
 
-Runner::Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, os::Poller poller,
-               os::Event mailbox_event)
+Runner::Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, LiveCounters& counters,
+               os::Poller poller, os::Event mailbox_event)
     : config_(config),
       run_folder_(std::move(run_folder)),
       host_(host),
       core_config_(core_config_of(config)),
       mailbox_(std::move(mailbox_event), kMailboxCapacity),
+      counters_(counters),
       poller_(std::move(poller)),
       core_(core_config_),
       requests_(tenants),

@@ -18,6 +18,7 @@
 #include "daemon/accounts.h"
 #include "daemon/answer_text.h"
 #include "daemon/config.h"
+#include "daemon/counters.h"
 #include "daemon/executor_process.h"
 #include "daemon/host_tier.h"
 #include "daemon/live_call.h"
@@ -50,15 +51,6 @@ struct DeviceRecord {
   bool in_place() const { return config.in_place && caps.unified_memory; }
   /// What one executor alone on it may use.
   uint64_t usable_bytes() const { return caps.memory_bytes - std::min(caps.memory_bytes, config.context_bytes); }
-};
-
-struct RunnerCounters {
-  std::atomic<uint64_t> executors_started{0}, executors_lost{0}, queued{0}, evictions{0};
-  std::atomic<uint64_t> exits{0}, prefetches{0}, hits{0}, misses{0};  ///< see sched::Scheduler::Counts
-  std::atomic<uint64_t> loads{0}, loaded_bytes{0}, fetches{0}, fetched_bytes{0};
-  std::atomic<uint64_t> past_gate{0};  ///< launches that no grant let through, as launchers tell
-  std::atomic<uint64_t> steps{0};      ///< of the core: unchanged means that nothing happened
-  std::atomic<int64_t> fairness_lag_ns{0}, fairness_bound_ns{0};  ///< as of the last StandingsMessage
 };
 
 /// Priorities up to the first are of the urgent class, from the second on of the one that gives way to all others.
@@ -161,9 +153,11 @@ using Message =
 class Runner {
  public:
   /// Starts one executor per device, waits for what it says of the device, and keeps it for the first domain that
-  /// needs one. An error if a device cannot be had. `tenants` have the ids 1, 2, ...; `host` outlives this.
+  /// needs one. An error if a device cannot be had. `tenants` have the ids 1, 2, ...; `host` and `counters` outlive
+  /// this.
   static Result<std::unique_ptr<Runner>> create(const Config& config, const std::string& run_folder,
-                                                const std::vector<sched::TenantSet>& tenants, HostTier& host);
+                                                const std::vector<sched::TenantSet>& tenants, HostTier& host,
+                                                LiveCounters& counters);
   ~Runner();
 
   void start();
@@ -176,7 +170,8 @@ class Runner {
   void stop(Duration limit);
 
   const std::vector<std::unique_ptr<DeviceRecord>>& devices() const { return devices_; }
-  const RunnerCounters& counters() const { return counters_; }
+  /// Steps of the core so far: where they are what they were, nothing happened in between.
+  uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   const sched::Config& core_config() const { return core_config_; }
   /// Any thread, also after this has ended: the core hears that it is gone when its last holder lets go of it.
   PassingRef new_passing() const;
@@ -299,8 +294,8 @@ class Runner {
     uint64_t device_time_ns = 0;
   };
 
-  Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, os::Poller poller,
-         os::Event mailbox_event);
+  Runner(const Config& config, std::string run_folder, size_t tenants, HostTier& host, LiveCounters& counters,
+         os::Poller poller, os::Event mailbox_event);
 
   /// What the poller's tokens say: which executor's, or program's, which descriptor.
   enum class Source : uint64_t { kMailbox, kSocket, kWake, kEnd, kLog, kProgram, kProgramEnd };
@@ -466,7 +461,8 @@ class Runner {
   // Any thread.
   os::Mailbox<Message> mailbox_;
   GoneNumbers functions_gone_;  ///< that the mailbox had no room for
-  RunnerCounters counters_;
+  LiveCounters& counters_;
+  std::atomic<uint64_t> steps_{0};
   // Strand only.
   os::Poller poller_;
   sched::Scheduler core_;

@@ -42,9 +42,9 @@ void Runner::feed(sched::Event event) {
   counters_.evictions.store(counts.evictions, std::memory_order_relaxed);
   counters_.exits.store(counts.exits, std::memory_order_relaxed);
   counters_.prefetches.store(counts.prefetches, std::memory_order_relaxed);
-  counters_.hits.store(counts.hits, std::memory_order_relaxed);
-  counters_.misses.store(counts.misses, std::memory_order_relaxed);
-  counters_.steps.store(counters_.steps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  counters_.object_hits.store(counts.hits, std::memory_order_relaxed);
+  counters_.object_misses.store(counts.misses, std::memory_order_relaxed);
+  steps_.store(steps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void Runner::carry_out(const sched::StartExecutor& action) {

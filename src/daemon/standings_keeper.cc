@@ -40,7 +40,7 @@ void StandingsKeeper::stop() {
 void StandingsKeeper::work() {
   uint64_t seen = 0;
   while (!stop_.wait(kEvery)) {
-    const uint64_t steps = runner_.counters().steps.load(std::memory_order_relaxed);
+    const uint64_t steps = runner_.steps();
     if (steps == seen) continue;
     const bool asked = runner_.post(StandingsMessage{[told = told_](Standings standings) {
       told->standings.with([&](Standings& latest) { latest = std::move(standings); });
@@ -61,7 +61,7 @@ void StandingsKeeper::save(const Standings& standings) {
   if (const Status put = deployer_.save_vtimes(vtimes); !put.ok())
     return os::log_warning("state: the tenants' virtual times are not stored: {}", put.error().text);
   stored_ = std::move(vtimes);
-  saved_.fetch_add(1, std::memory_order_relaxed);
+  ++deployer_.counters().standings_saved;
   os::log_debug("state: the tenants' virtual times are stored");
 }
 

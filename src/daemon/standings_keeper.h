@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,9 +28,6 @@ class StandingsKeeper {
   /// Once the runner has stopped: what it came to is stored too.
   void stop();
 
-  /// Any thread: how often they were stored.
-  uint64_t saved() const { return saved_.load(std::memory_order_relaxed); }
-
  private:
   using Standings = std::vector<sched::Scheduler::Standing>;
   /// What the strand tells: it may come after this thread has given up on it.
@@ -53,8 +49,6 @@ class StandingsKeeper {
   std::shared_ptr<Told> told_;
   // Its thread only; after that, who stops it.
   std::map<std::string, int64_t> stored_;
-  // Any thread.
-  std::atomic<uint64_t> saved_{0};
   os::Thread thread_;
 };
 

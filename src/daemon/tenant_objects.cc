@@ -271,7 +271,7 @@ Result<ObjectRef> TenantObjects::load(const std::string& tenant, const std::stri
   if (const StoredRef here = find_stored(tenant, hash)) return ObjectRef(here);
   const uint64_t removals_before = removals();
   QUERN_TRY(StoredRef object, bring(tenant, hash));
-  copied_bytes_ += object->bytes.size();
+  deployer_.counters().copied_bytes += object->bytes.size();
   return ObjectRef(remember(std::move(object), removals_before));
 }
 

@@ -92,9 +92,6 @@ class TenantObjects {
   /// What the tenant has in memory, beside what the core knows of.
   void show(const std::string& tenant, Time now, MemoryPlace& host);
 
-  /// Of objects that calls had to have brought from the disk, into memory that executors can map.
-  uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
-
  private:
   using StoredRef = std::shared_ptr<const MappedObject>;
   struct Stored {
@@ -142,7 +139,6 @@ class TenantObjects {
   const std::function<PassingRef()> new_passing_;
   // Any thread.
   std::atomic<uint64_t> next_lease_{1};
-  std::atomic<uint64_t> copied_bytes_{0};
   std::shared_ptr<std::atomic<uint64_t>> taken_bytes_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::atomic<int64_t> next_end_{Time::never().ns};
   FairQueue<Job> jobs_{{kMostWaiting, kMostWaitingOfTenant, kThreads - 1}};

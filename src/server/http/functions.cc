@@ -193,25 +193,8 @@ json::object counters_json(const daemon::Counters& counters, const Stages& stage
     return json::object{{"ns", stage.ns.load(std::memory_order_relaxed)},
                         {"count", stage.count.load(std::memory_order_relaxed)}};
   };
-  json::object out = {{"copied_bytes", counters.copied_bytes},
-                      {"builds", counters.builds},
-                      {"executors_started", counters.executors_started},
-                      {"executors_lost", counters.executors_lost},
-                      {"evictions", counters.evictions},
-                      {"exits", counters.exits},
-                      {"prefetches", counters.prefetches},
-                      {"object_hits", counters.object_hits},
-                      {"object_misses", counters.object_misses},
-                      {"loads", counters.loads},
-                      {"loaded_bytes", counters.loaded_bytes},
-                      {"fetches", counters.fetches},
-                      {"fetched_bytes", counters.fetched_bytes},
-                      {"queued", counters.queued},
-                      {"past_gate", counters.past_gate},
-                      {"fairness_lag_ns", counters.fairness_lag_ns},
-                      {"fairness_bound_ns", counters.fairness_bound_ns},
-                      {"standings_saved", counters.standings_saved},
-                      {"profiles_saved", counters.profiles_saved}};
+  json::object out;
+  daemon::for_each_counter(counters, [&](std::string_view name, auto value, std::string_view) { out[name] = value; });
   out["device_ns"] = stages.device_ns.load(std::memory_order_relaxed);
   out["stages"] = json::object{
       {"parse", show(stages.parse)},   {"body", show(stages.body)},     {"submit", show(stages.submit)},

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "daemon/counters.h"
 #include "function/yaml_tree.h"
 #include "os/file.h"
 #include "server/http/router.h"
@@ -116,6 +117,23 @@ TEST_F(OpenApi, NamesThePlaceholdersOfEachPath) {
   }
 }
 
+TEST_F(OpenApi, HasEveryCounterAndItsMeaning) {
+  const YamlNode* counters = root_.find("components")->find("schemas")->find("Counters")->find("properties");
+  ASSERT_NE(counters, nullptr);
+  std::vector<std::string> told, wanted;
+  for (size_t i = 0; i + 1 < counters->children.size(); i += 2) {
+    const YamlNode* meaning = counters->children[i + 1].find("description");
+    told.push_back(counters->children[i].text + ": " + (meaning ? meaning->text : ""));
+  }
+  daemon::for_each_counter({}, [&](std::string_view name, auto, std::string_view meaning) {
+    wanted.push_back(std::string(name) + ": " + std::string(meaning));
+  });
+  // Behind them, what the front door measures of calls.
+  ASSERT_GE(told.size(), wanted.size());
+  told.resize(wanted.size());
+  EXPECT_EQ(told, wanted);
+}
+
 TEST(RouteTable, FindsEveryRowByItsPattern) {
   for (const RouteRow& row : route_table()) {
     ASSERT_NE(row.handler, nullptr) << row.pattern;
@@ -203,6 +221,17 @@ TEST_F(RouteTableServer, SettingsOf64KiBAreTakenAndNotMore) {
   EXPECT_EQ(longer.status, 413);
   EXPECT_EQ(longer.error(), "settings: 65537 bytes, and at most 65536 are taken");
   EXPECT_EQ(caller->ask(get("/v2/health/live")).status, 200) << "the connection goes on";
+}
+
+TEST_F(RouteTableServer, CountersAreShownByTheirNames) {
+  start();
+  daemon_.count_copied(7);
+  const auto answer = ask(get("/v1/counters")).json().as_object();
+  daemon::for_each_counter(daemon_.counters(), [&](std::string_view name, auto value, std::string_view) {
+    ASSERT_TRUE(answer.contains(name)) << name;
+    EXPECT_EQ(answer.at(name).to_number<decltype(value)>(), value) << name;
+  });
+  EXPECT_EQ(answer.at("copied_bytes"), 7);
 }
 
 }  // namespace
