@@ -9,7 +9,7 @@
 namespace quern::bench {
 namespace {
 
-using Tensor = uint32_t;  ///< index into Manifest::buffers
+using Tensor = uint32_t;  ///< index into Graph::buffers
 using Sizes = std::vector<Expression>;
 
 Expression parse(const std::string& text) {
@@ -24,18 +24,18 @@ Sizes fixed(std::initializer_list<int64_t> sizes) {
   return shape;
 }
 
-/// Writes a manifest, buffer by buffer and kernel by kernel.
+/// Writes a graph, buffer by buffer and kernel by kernel.
 class Writer {
  public:
-  explicit Writer(std::string name) { manifest_.name = std::move(name); }
+  explicit Writer(std::string name) { graph_.name = std::move(name); }
 
   Tensor buffer(Role role, Sizes shape, const std::string& name = "t") {
     BufferDecl decl;
-    decl.name = fmt::format("{}{}", name, manifest_.buffers.size());
+    decl.name = fmt::format("{}{}", name, graph_.buffers.size());
     decl.role = role;
     decl.shape = std::move(shape);
-    manifest_.buffers.push_back(std::move(decl));
-    return static_cast<Tensor>(manifest_.buffers.size() - 1);
+    graph_.buffers.push_back(std::move(decl));
+    return static_cast<Tensor>(graph_.buffers.size() - 1);
   }
 
   KernelDecl& kernel(std::string entry, const std::vector<Tensor>& in, Tensor out, Access access = Access::kOut) {
@@ -45,9 +45,9 @@ class Writer {
     decl.local = {Expression::constant(64)};
     for (const Tensor one : in) decl.arguments.push_back(argument(one, Access::kIn));
     decl.arguments.push_back(argument(out, access));
-    manifest_.kernels.push_back(std::move(decl));
-    step(StepDecl::Kind::kKernel, manifest_.kernels.size());
-    return manifest_.kernels.back();
+    graph_.kernels.push_back(std::move(decl));
+    step(StepDecl::Kind::kKernel, graph_.kernels.size());
+    return graph_.kernels.back();
   }
 
   /// A layer: its tensor, from `in` and weights of these sizes.
@@ -63,12 +63,12 @@ class Writer {
     FillDecl decl;
     decl.buffer = target;
     decl.value = Expression::constant(0);
-    manifest_.fills.push_back(std::move(decl));
-    step(StepDecl::Kind::kFill, manifest_.fills.size());
+    graph_.fills.push_back(std::move(decl));
+    step(StepDecl::Kind::kFill, graph_.fills.size());
   }
 
-  Manifest& manifest() { return manifest_; }
-  Manifest take() { return std::move(manifest_); }
+  Graph& graph() { return graph_; }
+  Graph take() { return std::move(graph_); }
 
  private:
   static ArgumentDecl argument(Tensor buffer, Access access) {
@@ -77,9 +77,9 @@ class Writer {
     decl.buffer = buffer;
     return decl;
   }
-  void step(StepDecl::Kind kind, size_t count) { manifest_.steps.push_back({kind, static_cast<uint32_t>(count - 1)}); }
+  void step(StepDecl::Kind kind, size_t count) { graph_.steps.push_back({kind, static_cast<uint32_t>(count - 1)}); }
 
-  Manifest manifest_;
+  Graph graph_;
 };
 
 /// The same numbers on every machine.
@@ -120,16 +120,16 @@ Tensor convolve(Writer& graph, Tensor in, int64_t from, int64_t to, int64_t size
 
 }  // namespace
 
-Manifest mixed_graph(size_t kernels, uint64_t seed) {
+Graph mixed_graph(size_t kernels, uint64_t seed) {
   constexpr std::array kWidths{32, 64, 96, 128, 256, 768, 3072};
   constexpr size_t kLongSkips = 4;  // through all of the graph, however long it is
-  Writer graph(fmt::format("mixed{}", kernels));
-  Manifest& manifest = graph.manifest();
-  manifest.dims.push_back({.name = "n", .fixed = false, .value = 64, .min = 1, .max = 4096, .multiple_of = 1});
+  Writer writer(fmt::format("mixed{}", kernels));
+  Graph& graph = writer.graph();
+  graph.dims.push_back({.name = "n", .fixed = false, .value = 64, .min = 1, .max = 4096, .multiple_of = 1});
   ParamDecl alpha;
   alpha.name = "alpha";
   alpha.value = scalar_of(alpha.dtype, 1.0);
-  manifest.params.push_back(std::move(alpha));
+  graph.params.push_back(std::move(alpha));
   Dice dice(seed);
   const auto width = [&] { return kWidths[dice.roll(kWidths.size())]; };
   std::vector<Tensor> made;    // all, in order
@@ -137,14 +137,14 @@ Manifest mixed_graph(size_t kernels, uint64_t seed) {
   std::vector<Tensor> long_skips;
   Sizes input{parse("n")};
   input.push_back(Expression::constant(64));
-  made.push_back(graph.buffer(Role::kInput, std::move(input), "input"));
+  made.push_back(writer.buffer(Role::kInput, std::move(input), "input"));
   for (size_t i = 0; i + 1 < kernels; ++i) {
     const Tensor last = made.back();
     const int64_t wide = width();
     std::vector<Tensor> in{last};
     const uint32_t kind = dice.roll(32);
-    if (kind < 3 && manifest.buffers[last].role == Role::kScratch) {  // in place
-      add_scalar(graph.kernel("inplace", {}, last, Access::kInout), Dtype::kFp32, "alpha * 2");
+    if (kind < 3 && graph.buffers[last].role == Role::kScratch) {  // in place
+      add_scalar(writer.kernel("inplace", {}, last, Access::kInout), Dtype::kFp32, "alpha * 2");
       continue;
     }
     if (kind < 7) {  // a branch: from before, with the last left for a join
@@ -160,12 +160,12 @@ Manifest mixed_graph(size_t kernels, uint64_t seed) {
         unread.pop_back();
       }
     }
-    if (i % 3 == 0) in.push_back(graph.buffer(Role::kConstant, fixed({64, wide}), "w"));
-    const Tensor out = graph.buffer(Role::kScratch, {parse("n"), Expression::constant(wide)});
-    if (i % 64 == 1) manifest.buffers[out].zero = true;
-    if (i % 64 == 33) graph.fill(out);
+    if (i % 3 == 0) in.push_back(writer.buffer(Role::kConstant, fixed({64, wide}), "w"));
+    const Tensor out = writer.buffer(Role::kScratch, {parse("n"), Expression::constant(wide)});
+    if (i % 64 == 1) graph.buffers[out].zero = true;
+    if (i % 64 == 33) writer.fill(out);
     KernelDecl& kernel =
-        graph.kernel(i % 3 == 0 ? "product" : "map", in, out, i % 32 == 1 ? Access::kInout : Access::kOut);
+        writer.kernel(i % 3 == 0 ? "product" : "map", in, out, i % 32 == 1 ? Access::kInout : Access::kOut);
     kernel.global = {parse(fmt::format("round_up(n * {}, 64)", wide))};
     add_scalar(kernel, Dtype::kUint32, "n");
     add_scalar(kernel, Dtype::kUint32, fmt::format("n * {}", wide));
@@ -180,79 +180,79 @@ Manifest mixed_graph(size_t kernels, uint64_t seed) {
   in.insert(in.end(), unread.end() - rest, unread.end());
   std::sort(in.begin(), in.end());
   in.erase(std::unique(in.begin(), in.end()), in.end());
-  graph.kernel("join", in, graph.buffer(Role::kOutput, {parse("n"), Expression::constant(64)}, "output"));
-  return graph.take();
+  writer.kernel("join", in, writer.buffer(Role::kOutput, {parse("n"), Expression::constant(64)}, "output"));
+  return writer.take();
 }
 
-Manifest resnet50() {
-  Writer graph("resnet50");
-  const Tensor image = graph.buffer(Role::kInput, fixed({1, 3, 224, 224}), "image");
-  Tensor x = convolve(graph, image, 3, 64, 112, 7);
-  x = graph.layer("maxpool", {x}, {1, 64, 56, 56});
+Graph resnet50() {
+  Writer writer("resnet50");
+  const Tensor image = writer.buffer(Role::kInput, fixed({1, 3, 224, 224}), "image");
+  Tensor x = convolve(writer, image, 3, 64, 112, 7);
+  x = writer.layer("maxpool", {x}, {1, 64, 56, 56});
   int64_t from = 64, size = 56;
   using Stage = std::pair<int64_t, int>;
   for (const auto& [width, blocks] : {Stage{64, 3}, Stage{128, 4}, Stage{256, 6}, Stage{512, 3}}) {
     for (int block = 0; block < blocks; ++block) {
       const int64_t to = 4 * width, before = size;
       if (block == 0 && width != 64) size /= 2;
-      Tensor way = convolve(graph, x, from, width, before, 1);
-      way = convolve(graph, way, width, width, size, 3);
-      way = graph.layer("conv", {way}, {1, to, size, size}, {to, width, 1, 1});
-      if (block == 0) x = graph.layer("conv", {x}, {1, to, size, size}, {to, from, 1, 1});
-      x = graph.layer("add", {way, x}, {1, to, size, size});
-      x = graph.layer("relu", {x}, {1, to, size, size});
+      Tensor way = convolve(writer, x, from, width, before, 1);
+      way = convolve(writer, way, width, width, size, 3);
+      way = writer.layer("conv", {way}, {1, to, size, size}, {to, width, 1, 1});
+      if (block == 0) x = writer.layer("conv", {x}, {1, to, size, size}, {to, from, 1, 1});
+      x = writer.layer("add", {way, x}, {1, to, size, size});
+      x = writer.layer("relu", {x}, {1, to, size, size});
       from = to;
     }
   }
-  x = graph.layer("meanpool", {x}, {1, from});
-  x = graph.layer("full", {x}, {1, 1000}, {1000, from});
-  graph.manifest().buffers[x].role = Role::kOutput;
-  return graph.take();
+  x = writer.layer("meanpool", {x}, {1, from});
+  x = writer.layer("full", {x}, {1, 1000}, {1000, from});
+  writer.graph().buffers[x].role = Role::kOutput;
+  return writer.take();
 }
 
-Manifest bert_base(int64_t tokens) {
+Graph bert_base(int64_t tokens) {
   constexpr int64_t kWidth = 768, kHeads = 12, kHead = kWidth / kHeads, kWide = 3072, kLayers = 12;
-  Writer graph("bert_base");
-  const auto input = [&](const std::string& name) { return graph.buffer(Role::kInput, fixed({1, tokens}), name); };
+  Writer writer("bert_base");
+  const auto input = [&](const std::string& name) { return writer.buffer(Role::kInput, fixed({1, tokens}), name); };
   const Tensor ids = input("ids"), types = input("types"), mask = input("mask");
-  const auto add = [&](Tensor a, Tensor b) { return graph.layer("add", {a, b}, {1, tokens, kWidth}); };
-  const auto normalize = [&](Tensor a) { return graph.layer("norm", {a}, {1, tokens, kWidth}, {2, kWidth}); };
+  const auto add = [&](Tensor a, Tensor b) { return writer.layer("add", {a, b}, {1, tokens, kWidth}); };
+  const auto normalize = [&](Tensor a) { return writer.layer("norm", {a}, {1, tokens, kWidth}, {2, kWidth}); };
   const auto product = [&](Tensor a, int64_t from, int64_t to) {
-    return graph.layer("product", {a}, {1, tokens, to}, {from + 1, to});  // and the bias
+    return writer.layer("product", {a}, {1, tokens, to}, {from + 1, to});  // and the bias
   };
-  const auto split = [&](Tensor a) { return graph.layer("split", {a}, {1, kHeads, tokens, kHead}); };
+  const auto split = [&](Tensor a) { return writer.layer("split", {a}, {1, kHeads, tokens, kHead}); };
 
-  const Tensor words = graph.layer("gather", {ids}, {1, tokens, kWidth}, {30522, kWidth});
-  const Tensor kinds = graph.layer("gather", {types}, {1, tokens, kWidth}, {2, kWidth});
+  const Tensor words = writer.layer("gather", {ids}, {1, tokens, kWidth}, {30522, kWidth});
+  const Tensor kinds = writer.layer("gather", {types}, {1, tokens, kWidth}, {2, kWidth});
   Tensor x = add(words, kinds);
-  x = graph.layer("place", {x}, {1, tokens, kWidth}, {512, kWidth});
+  x = writer.layer("place", {x}, {1, tokens, kWidth}, {512, kWidth});
   x = normalize(x);
-  const Tensor shut = graph.layer("mask", {mask}, {1, 1, 1, tokens});
+  const Tensor shut = writer.layer("mask", {mask}, {1, 1, 1, tokens});
   for (int64_t i = 0; i < kLayers; ++i) {
     const Tensor q = split(product(x, kWidth, kWidth)), k = split(product(x, kWidth, kWidth));
     const Tensor v = split(product(x, kWidth, kWidth));
-    Tensor scores = graph.layer("scores", {q, k}, {1, kHeads, tokens, tokens});
-    scores = graph.layer("shut", {scores, shut}, {1, kHeads, tokens, tokens});
-    scores = graph.layer("softmax", {scores}, {1, kHeads, tokens, tokens});
-    Tensor way = graph.layer("values", {scores, v}, {1, kHeads, tokens, kHead});
-    way = graph.layer("merge", {way}, {1, tokens, kWidth});
+    Tensor scores = writer.layer("scores", {q, k}, {1, kHeads, tokens, tokens});
+    scores = writer.layer("shut", {scores, shut}, {1, kHeads, tokens, tokens});
+    scores = writer.layer("softmax", {scores}, {1, kHeads, tokens, tokens});
+    Tensor way = writer.layer("values", {scores, v}, {1, kHeads, tokens, kHead});
+    way = writer.layer("merge", {way}, {1, tokens, kWidth});
     x = normalize(add(product(way, kWidth, kWidth), x));
     way = product(x, kWidth, kWide);
-    way = graph.layer("gelu", {way}, {1, tokens, kWide});
+    way = writer.layer("gelu", {way}, {1, tokens, kWide});
     x = normalize(add(product(way, kWide, kWidth), x));
   }
-  graph.manifest().buffers[x].role = Role::kOutput;
-  const Tensor first = graph.layer("first", {x}, {1, kWidth});
-  const Tensor pooled = graph.layer("pooler", {first}, {1, kWidth}, {kWidth + 1, kWidth});
-  const Tensor out = graph.layer("tanh", {pooled}, {1, kWidth});
-  graph.manifest().buffers[out].role = Role::kOutput;
-  return graph.take();
+  writer.graph().buffers[x].role = Role::kOutput;
+  const Tensor first = writer.layer("first", {x}, {1, kWidth});
+  const Tensor pooled = writer.layer("pooler", {first}, {1, kWidth}, {kWidth + 1, kWidth});
+  const Tensor out = writer.layer("tanh", {pooled}, {1, kWidth});
+  writer.graph().buffers[out].role = Role::kOutput;
+  return writer.take();
 }
 
-Binding binding_of(const Manifest& manifest, int64_t n) {
+Binding binding_of(const Graph& graph, int64_t n) {
   Binding binding;
-  for (const DimDecl& dim : manifest.dims) binding.dims.push_back(dim.name == "n" ? n : dim.value.value_or(dim.min));
-  for (const ParamDecl& param : manifest.params) binding.params.push_back(param.value.value_or(Scalar{param.dtype, 0}));
+  for (const DimDecl& dim : graph.dims) binding.dims.push_back(dim.name == "n" ? n : dim.value.value_or(dim.min));
+  for (const ParamDecl& param : graph.params) binding.params.push_back(param.value.value_or(Scalar{param.dtype, 0}));
   return binding;
 }
 

@@ -9,19 +9,19 @@
 namespace quern::bench {
 namespace {
 
-Plan plan_of(const Manifest& manifest, int64_t n = 64) {
-  auto plan = make_plan(manifest, binding_of(manifest, n));
+Plan plan_of(const Graph& graph, int64_t n = 64) {
+  auto plan = make_plan(graph, binding_of(graph, n));
   EXPECT_TRUE(plan.ok()) << plan.error().text;
   return plan.ok() ? std::move(plan).value() : Plan{};
 }
 
-size_t count_of(const Manifest& manifest, std::string_view entry) {
-  return static_cast<size_t>(std::count_if(manifest.kernels.begin(), manifest.kernels.end(),
+size_t count_of(const Graph& graph, std::string_view entry) {
+  return static_cast<size_t>(std::count_if(graph.kernels.begin(), graph.kernels.end(),
                                            [&](const KernelDecl& kernel) { return kernel.entry == entry; }));
 }
 
-size_t count_of(const Manifest& manifest, Role role) {
-  return static_cast<size_t>(std::count_if(manifest.buffers.begin(), manifest.buffers.end(),
+size_t count_of(const Graph& graph, Role role) {
+  return static_cast<size_t>(std::count_if(graph.buffers.begin(), graph.buffers.end(),
                                            [&](const BufferDecl& buffer) { return buffer.role == role; }));
 }
 
@@ -34,15 +34,15 @@ void expect_sound(const Plan& plan) {
 }
 
 TEST(Graphs, ResnetHasTheTensorsOfItsLayers) {
-  const Manifest manifest = resnet50();
-  EXPECT_EQ(count_of(manifest, "conv"), 53u);
-  EXPECT_EQ(count_of(manifest, "relu"), 49u);
-  EXPECT_EQ(count_of(manifest, "add"), 16u);
-  EXPECT_EQ(manifest.kernels.size(), 53u + 49 + 16 + 3);
-  EXPECT_EQ(count_of(manifest, Role::kInput), 1u);
-  EXPECT_EQ(count_of(manifest, Role::kOutput), 1u);
-  EXPECT_EQ(count_of(manifest, Role::kConstant), 54u);
-  const Plan plan = plan_of(manifest);
+  const Graph graph = resnet50();
+  EXPECT_EQ(count_of(graph, "conv"), 53u);
+  EXPECT_EQ(count_of(graph, "relu"), 49u);
+  EXPECT_EQ(count_of(graph, "add"), 16u);
+  EXPECT_EQ(graph.kernels.size(), 53u + 49 + 16 + 3);
+  EXPECT_EQ(count_of(graph, Role::kInput), 1u);
+  EXPECT_EQ(count_of(graph, Role::kOutput), 1u);
+  EXPECT_EQ(count_of(graph, Role::kConstant), 54u);
+  const Plan plan = plan_of(graph);
   EXPECT_NEAR(static_cast<double>(tensor_bytes(plan)), 105.8e6, 0.1e6);
   uint64_t weights = 0;
   for (const PlannedBuffer& buffer : plan.buffers)
@@ -52,12 +52,12 @@ TEST(Graphs, ResnetHasTheTensorsOfItsLayers) {
 }
 
 TEST(Graphs, BertHasTheTensorsOfItsLayers) {
-  const Manifest manifest = bert_base(128);
-  EXPECT_EQ(count_of(manifest, "product"), 12u * 6);
-  EXPECT_EQ(count_of(manifest, "norm"), 1u + 12 * 2);
-  EXPECT_EQ(count_of(manifest, "softmax"), 12u);
-  EXPECT_EQ(count_of(manifest, Role::kOutput), 2u);
-  const Plan plan = plan_of(manifest);
+  const Graph graph = bert_base(128);
+  EXPECT_EQ(count_of(graph, "product"), 12u * 6);
+  EXPECT_EQ(count_of(graph, "norm"), 1u + 12 * 2);
+  EXPECT_EQ(count_of(graph, "softmax"), 12u);
+  EXPECT_EQ(count_of(graph, Role::kOutput), 2u);
+  const Plan plan = plan_of(graph);
   // Of a layer 14 tensors are 128 x 768 floats, 3 are 12 x 128 x 128, 2 are 128 x 3072.
   const uint64_t row = 128 * 768 * 4, scores = 12 * 128 * 128 * 4;
   EXPECT_EQ(tensor_bytes(plan), 12 * (14 * row + 3 * scores + 2 * 4 * row) + 5 * row + 128 * 4 + 3 * 768 * 4);
@@ -66,12 +66,12 @@ TEST(Graphs, BertHasTheTensorsOfItsLayers) {
 
 TEST(Graphs, MixedIsPlannedWhole) {
   for (const size_t size : {4u, 100u, 1000u}) {
-    const Manifest manifest = mixed_graph(size);
-    EXPECT_EQ(manifest.kernels.size(), size);
+    const Graph graph = mixed_graph(size);
+    EXPECT_EQ(graph.kernels.size(), size);
     std::set<std::string> names;
-    for (const BufferDecl& buffer : manifest.buffers) EXPECT_TRUE(names.insert(buffer.name).second) << buffer.name;
+    for (const BufferDecl& buffer : graph.buffers) EXPECT_TRUE(names.insert(buffer.name).second) << buffer.name;
     for (const int64_t n : {1, 64, 4096}) {
-      const Plan plan = plan_of(manifest, n);
+      const Plan plan = plan_of(graph, n);
       ASSERT_EQ(plan.launches.size(), size);
       expect_sound(plan);
     }
@@ -79,13 +79,13 @@ TEST(Graphs, MixedIsPlannedWhole) {
 }
 
 TEST(Graphs, MixedHasALittleOfAll) {
-  const Manifest manifest = mixed_graph(1000);
-  const Plan plan = plan_of(manifest);
-  EXPECT_GT(count_of(manifest, "inplace"), 50u);
-  EXPECT_GT(count_of(manifest, Role::kConstant), 250u);
+  const Graph graph = mixed_graph(1000);
+  const Plan plan = plan_of(graph);
+  EXPECT_GT(count_of(graph, "inplace"), 50u);
+  EXPECT_GT(count_of(graph, Role::kConstant), 250u);
   EXPECT_GT(plan.fills.size(), 20u);
   EXPECT_GT(plan.slots.size(), 100u);
-  std::vector<size_t> reads(manifest.buffers.size());
+  std::vector<size_t> reads(graph.buffers.size());
   size_t joins = 0;
   for (const PlannedLaunch& launch : plan.launches) {
     size_t read = 0;

@@ -71,7 +71,7 @@ Result<std::vector<Profile>> read_profiles() try {
     const char* name;
     double launches, kaas_p50, native_p50;
   };
-  const auto kernels = [](const Manifest& graph) { return static_cast<double>(graph.kernels.size()); };
+  const auto kernels = [](const Graph& graph) { return static_cast<double>(graph.kernels.size()); };
   for (const auto& [name, launches, kaas_p50, native_p50] :
        {Known{"resnet50", kernels(resnet50()), 0.03, 3.7}, Known{"bert", kernels(bert_base(384)), 0.35, 7.5},
         Known{"cGEMM", 4, 0.3, 3.7}, Known{"jacobi", 3000, 0.1, 2.4}}) {

@@ -23,7 +23,7 @@ constexpr int64_t kN = 64;  // the free dim of a graph
 /// graph again and again is planned 2.5 times as fast with as many instructions, from caches (a third of it) and by a
 /// branch predictor that know it by heart; plan_100_again shows that.
 struct Crowd {
-  std::vector<Manifest> graphs;
+  std::vector<Graph> graphs;
   std::vector<Binding> bindings;
   std::vector<double> micros, again;  ///< per kernel, one a round
 
@@ -109,8 +109,8 @@ Status growth(const Options& options, Report& report) {
   return {};
 }
 
-Status arena(const std::string& name, const Manifest& manifest, Report& report) {
-  QUERN_TRY(const Plan plan, make_plan(manifest, binding_of(manifest, 1)));
+Status arena(const std::string& name, const Graph& graph, Report& report) {
+  QUERN_TRY(const Plan plan, make_plan(graph, binding_of(graph, 1)));
   QUERN_TRY(check_placement(plan, plan.in_place));
   Row row;
   row.name = name;

@@ -29,7 +29,7 @@ struct Graph {
 };
 constexpr size_t kGraphs = 4;
 std::array<Graph, kGraphs> make_graphs() {
-  const auto kernels = [](const Manifest& graph) { return static_cast<double>(graph.kernels.size()); };
+  const auto kernels = [](const quern::Graph& graph) { return static_cast<double>(graph.kernels.size()); };
   return {{{"resnet50", 8.2e-3, 100e6, 49e6, kernels(resnet50())},
            {"bert", 99e-3, 1.3e9, 21e6, kernels(bert_base(384))},
            {"jacobi", 77e-3, 1e6, 6e6, 3000},

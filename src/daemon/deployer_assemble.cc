@@ -111,11 +111,11 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     QUERN_TRY(std::optional<Binary> found, binary_for(*device, *program, kept, files, orders));
     if (!found) continue;
     Binary& binary = *found;
-    const auto mistakes = check_signatures(kept, binary.signatures);
+    const auto mistakes = mistakes_in(kept, check_signatures(kept, binary.signatures));
     if (const std::string text = list_mistakes(mistakes); !text.empty()) {
       const auto origin = orders ? Origin::kDeployed : Origin::kStored;
-      if (const auto left = list_mistakes(check_signatures(kept, binary.signatures, origin)); !left.empty())
-        return invalid(left);
+      const auto problems = check_signatures(kept, binary.signatures, origin);
+      if (const auto left = list_mistakes(mistakes_in(kept, problems)); !left.empty()) return invalid(left);
       os::log_warning("function {} of tenant {}: version {} works as it did, but cannot be deployed again: {}",
                       kept.name, tenant, short_version(function->version), text);
     }

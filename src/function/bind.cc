@@ -10,22 +10,22 @@
 #include "base/suggest.h"
 #include "function/plan.h"
 #include "function/plan_builder.h"
+#include "function/settings.h"
 
 namespace quern {
 namespace {
 
 class Binder {
  public:
-  Binder(const Manifest& manifest, const CallSpec& call) : manifest_(manifest), call_(call) {}
+  Binder(const Graph& graph, const CallSpec& call) : graph_(graph), call_(call) {}
 
   Result<Binding> bind() {
-    if (manifest_.dims.size() > kMostDims || manifest_.params.size() > kMostParams ||
-        manifest_.buffers.size() > kMostBuffers)
-      return internal(fmt::format("{}: the manifest is larger than its limits", manifest_.name));
-    binding_.dims.resize(manifest_.dims.size());
-    binding_.params.resize(manifest_.params.size());
-    for (size_t i = 0; i < manifest_.dims.size(); ++i)
-      if (manifest_.dims[i].fixed) set_dim(i, manifest_.dims[i].value.value_or(1));
+    if (graph_.dims.size() > kMostDims || graph_.params.size() > kMostParams || graph_.buffers.size() > kMostBuffers)
+      return internal(fmt::format("{}: the graph is larger than its limits", graph_.name));
+    binding_.dims.resize(graph_.dims.size());
+    binding_.params.resize(graph_.params.size());
+    for (size_t i = 0; i < graph_.dims.size(); ++i)
+      if (graph_.dims[i].fixed) set_dim(i, graph_.dims[i].value.value_or(1));
     for (const auto& [name, value] : call_.parameters) QUERN_TRY(take_parameter(name, value));
     for (const TensorSpec& input : call_.inputs) QUERN_TRY(take_input(input));
     QUERN_TRY(find_missing_inputs());
@@ -38,7 +38,7 @@ class Binder {
  private:
   template <class... Args>
   Error problem(fmt::format_string<Args...> format, Args&&... args) const {
-    return invalid(fmt::format("{}: {}", manifest_.name, fmt::format(format, std::forward<Args>(args)...)));
+    return invalid(fmt::format("{}: {}", graph_.name, fmt::format(format, std::forward<Args>(args)...)));
   }
 
   void set_dim(size_t index, int64_t value) {
@@ -47,20 +47,20 @@ class Binder {
   }
 
   Status take_parameter(const std::string& name, const ParameterValue& value) {
-    for (size_t i = 0; i < manifest_.dims.size(); ++i)
-      if (manifest_.dims[i].name == name) return take_dim(i, value);
-    for (size_t i = 0; i < manifest_.params.size(); ++i)
-      if (manifest_.params[i].name == name) return take_param(i, value);
+    for (size_t i = 0; i < graph_.dims.size(); ++i)
+      if (graph_.dims[i].name == name) return take_dim(i, value);
+    for (size_t i = 0; i < graph_.params.size(); ++i)
+      if (graph_.params[i].name == name) return take_param(i, value);
     std::vector<std::string> known = {"timeout", "priority", "setup", "binary_data_output"};
-    for (const DimDecl& dim : manifest_.dims) known.push_back(dim.name);
-    for (const ParamDecl& param : manifest_.params) known.push_back(param.name);
+    for (const DimDecl& dim : graph_.dims) known.push_back(dim.name);
+    for (const ParamDecl& param : graph_.params) known.push_back(param.name);
     std::string hint = did_you_mean(name, known);
     if (hint.empty()) hint = fmt::format("; it takes {}", fmt::join(known, ", "));
     return problem("there is no parameter '{:.64}'{}", name, hint);
   }
 
   Status take_dim(size_t index, const ParameterValue& value) {
-    const DimDecl& dim = manifest_.dims[index];
+    const DimDecl& dim = graph_.dims[index];
     const int64_t* whole = std::get_if<int64_t>(&value);
     const double* real = std::get_if<double>(&value);
     int64_t size = 0;
@@ -77,7 +77,7 @@ class Binder {
   }
 
   Status take_param(size_t index, const ParameterValue& value) {
-    const ParamDecl& param = manifest_.params[index];
+    const ParamDecl& param = graph_.params[index];
     std::optional<Scalar> scalar;
     if (param.dtype == Dtype::kBool) {
       if (const bool* flag = std::get_if<bool>(&value))
@@ -111,10 +111,10 @@ class Binder {
 
   Status take_input(const TensorSpec& input) {
     size_t index = 0;
-    while (index < manifest_.buffers.size() && manifest_.buffers[index].name != input.name) ++index;
-    if (index == manifest_.buffers.size() || manifest_.buffers[index].role != Role::kInput)
+    while (index < graph_.buffers.size() && graph_.buffers[index].name != input.name) ++index;
+    if (index == graph_.buffers.size() || graph_.buffers[index].role != Role::kInput)
       return unknown_input(input.name, index);
-    const BufferDecl& buffer = manifest_.buffers[index];
+    const BufferDecl& buffer = graph_.buffers[index];
     if (input_is_there_.test(index)) return problem("input '{}' is given twice; send it once", buffer.name);
     input_is_there_.set(index);
     if (input.dtype != buffer.dtype)
@@ -124,11 +124,11 @@ class Binder {
     for (size_t i = 0; i < buffer.shape.size(); ++i) {
       const Expression& size = buffer.shape[i];
       if (!size.is_name()) continue;  // check_computed_shapes, once all dims are known
-      for (size_t dim = 0; dim < manifest_.dims.size(); ++dim) {
-        if (manifest_.dims[dim].name != size.names()[0]) continue;
+      for (size_t dim = 0; dim < graph_.dims.size(); ++dim) {
+        if (graph_.dims[dim].name != size.names()[0]) continue;
         if (dim_is_bound_.test(dim) && binding_.dims[dim] != input.shape[i])
           return problem("input '{}' has shape {} but the function takes {} with {} = {}", buffer.name,
-                         show_shape(input.shape), shape_text(buffer), manifest_.dims[dim].name, binding_.dims[dim]);
+                         show_shape(input.shape), shape_text(buffer), graph_.dims[dim].name, binding_.dims[dim]);
         set_dim(dim, input.shape[i]);
       }
     }
@@ -136,12 +136,11 @@ class Binder {
   }
 
   Status unknown_input(const std::string& name, size_t index) const {
-    if (index < manifest_.buffers.size())
+    if (index < graph_.buffers.size())
       return problem("'{}' is {} {}, not an input; leave it out", name,
-                     manifest_.buffers[index].role == Role::kOutput ? "an" : "a",
-                     name_of(manifest_.buffers[index].role));
+                     graph_.buffers[index].role == Role::kOutput ? "an" : "a", name_of(graph_.buffers[index].role));
     std::vector<std::string> known;
-    for (const BufferDecl& buffer : manifest_.buffers)
+    for (const BufferDecl& buffer : graph_.buffers)
       if (buffer.role == Role::kInput) known.push_back(buffer.name);
     std::string hint = did_you_mean(name, known);
     if (hint.empty()) hint = known.empty() ? "; it takes none" : fmt::format("; it takes {}", fmt::join(known, ", "));
@@ -149,8 +148,8 @@ class Binder {
   }
 
   Status find_missing_inputs() const {
-    for (size_t i = 0; i < manifest_.buffers.size(); ++i) {
-      const BufferDecl& buffer = manifest_.buffers[i];
+    for (size_t i = 0; i < graph_.buffers.size(); ++i) {
+      const BufferDecl& buffer = graph_.buffers[i];
       if (buffer.role == Role::kInput && !input_is_there_.test(i))
         return problem("input '{}' is missing; send {} {}", buffer.name, protocol_name_of(buffer.dtype),
                        shape_text(buffer));
@@ -159,8 +158,8 @@ class Binder {
   }
 
   Status finish_dims() {
-    for (size_t i = 0; i < manifest_.dims.size(); ++i) {
-      const DimDecl& dim = manifest_.dims[i];
+    for (size_t i = 0; i < graph_.dims.size(); ++i) {
+      const DimDecl& dim = graph_.dims[i];
       if (dim.fixed) continue;
       if (!dim_is_bound_.test(i)) {
         if (!dim.value) return problem("dim '{}' is not known; send it as a parameter", dim.name);
@@ -176,9 +175,9 @@ class Binder {
   }
 
   Status finish_params() {
-    for (size_t i = 0; i < manifest_.params.size(); ++i) {
+    for (size_t i = 0; i < graph_.params.size(); ++i) {
       if (param_is_bound_.test(i)) continue;
-      const ParamDecl& param = manifest_.params[i];
+      const ParamDecl& param = graph_.params[i];
       if (!param.value)
         return problem("param '{}' has no default; send it as a parameter ({})", param.name, name_of(param.dtype));
       binding_.params[i] = *param.value;
@@ -188,11 +187,11 @@ class Binder {
 
   // Sizes that are no lone dim: numbers, products, params.
   Status check_computed_shapes() const {
-    const Names names = [this](std::string_view name) { return value_in(manifest_, binding_, name); };
+    const Names names = [this](std::string_view name) { return value_in(graph_, binding_, name); };
     for (const TensorSpec& input : call_.inputs) {
-      const BufferDecl& buffer = *manifest_.buffer(input.name);
+      const BufferDecl& buffer = *graph_.buffer(input.name);
       for (size_t i = 0; i < buffer.shape.size(); ++i) {
-        if (buffer.shape[i].is_name() && manifest_.dim(buffer.shape[i].names()[0])) continue;
+        if (buffer.shape[i].is_name() && graph_.dim(buffer.shape[i].names()[0])) continue;
         auto size = buffer.shape[i].whole(names);
         if (!size.ok()) return problem("input '{}': {}", buffer.name, size.error().text);
         if (*size != input.shape[i])
@@ -208,7 +207,7 @@ class Binder {
                    show_shape(input.shape), shape_text(buffer), buffer.shape.size());
   }
 
-  // As the manifest has it: "[m,k]".
+  // As the graph has it: "[m,k]".
   static std::string shape_text(const BufferDecl& buffer) {
     std::string text = "[";
     for (const Expression& size : buffer.shape) text += (text.size() > 1 ? "," : "") + size.text();
@@ -241,7 +240,7 @@ class Binder {
     return compare_numbers(std::get<double>(value), bound);
   }
 
-  const Manifest& manifest_;
+  const Graph& graph_;
   const CallSpec& call_;
   Binding binding_;
   std::bitset<kMostDims> dim_is_bound_;
@@ -264,6 +263,6 @@ Result<Duration> timeout_of(const ParameterValue& value) {
   return Duration::micros(*micros);
 }
 
-Result<Binding> bind(const Manifest& manifest, const CallSpec& call) { return Binder(manifest, call).bind(); }
+Result<Binding> bind(const Graph& graph, const CallSpec& call) { return Binder(graph, call).bind(); }
 
 }  // namespace quern

@@ -6,23 +6,10 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "function/yaml_tree.h"
+#include "function/manifest_reader.h"
 
 namespace quern {
 namespace {
-
-constexpr size_t kLongestName = 63;
-
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_numeral(char c) { return c >= '0' && c <= '9'; }
-
-template <class T>
-const T* find_named(const std::vector<T>& all, std::string_view name) {
-  for (const T& one : all)
-    if (one.name == name) return &one;
-  return nullptr;
-}
 
 // Writes what the version is made of. Every text has its length before it and every list its count, so that two
 // different manifests never give the same bytes.
@@ -129,60 +116,30 @@ void write_repeat(CanonicalWriter& out, const RepeatDecl& repeat) {
 
 }  // namespace
 
-std::string_view name_of(Role role) {
-  switch (role) {
-    case Role::kConstant:
-      return "constant";
-    case Role::kInput:
-      return "input";
-    case Role::kOutput:
-      return "output";
-    case Role::kScratch:
-      return "scratch";
-  }
-  return "";
-}
-
-const ProgramDecl* Manifest::program_for(std::string_view driver) const {
-  for (const ProgramDecl& program : programs)
-    if (program.driver == driver) return &program;
-  return nullptr;
-}
-const BufferDecl* Manifest::buffer(std::string_view name) const { return find_named(buffers, name); }
-const DimDecl* Manifest::dim(std::string_view name) const { return find_named(dims, name); }
-const ParamDecl* Manifest::param(std::string_view name) const { return find_named(params, name); }
-
 std::string to_string(const Mistake& mistake) {
   const std::string_view kind = mistake.is_warning ? "warning" : "error";
   if (mistake.line == 0) return fmt::format("{}: {}: {}", mistake.file, kind, mistake.text);
   return fmt::format("{}:{}:{}: {}: {}", mistake.file, mistake.line, mistake.column, kind, mistake.text);
 }
 
-bool is_reserved_parameter(std::string_view name) {
-  return name == "timeout" || name == "priority" || name == "setup" || name == "binary_data_output" ||
-         name.starts_with("sequence_");
+std::vector<Mistake> mistakes_in(const Manifest& manifest, std::span<const KernelProblem> problems) {
+  std::vector<Mistake> mistakes;
+  for (const KernelProblem& one : problems) {
+    const TextPlace place =
+        one.kernel < manifest.kernel_places.size() ? manifest.kernel_places[one.kernel] : TextPlace{};
+    mistakes.push_back({std::string(kManifestFile), place.line, place.column, one.is_warning, one.text});
+  }
+  return mistakes;
 }
 
-bool is_identifier(std::string_view name) {
-  if (name.empty() || name.size() > kLongestName || is_numeral(name[0])) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_lower(c) || is_upper(c) || is_numeral(c) || c == '_'; });
-}
-
-bool is_function_name(std::string_view name) {
-  if (name.empty() || name.size() > kLongestName || !(is_lower(name[0]) || is_numeral(name[0]))) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_lower(c) || is_numeral(c) || c == '.' || c == '_' || c == '-'; });
-}
-
-std::string version_of(const Manifest& manifest, const Files& files) {
+std::string version_of(const Graph& graph, const Files& files) {
   CanonicalWriter out;
   out.text("quern/v1 graph");
-  out.text(manifest.name);
-  out.count(manifest.programs.size());
-  for (const ProgramDecl& program : manifest.programs) write_program(out, program, files);
-  out.count(manifest.dims.size());
-  for (const DimDecl& dim : manifest.dims) {
+  out.text(graph.name);
+  out.count(graph.programs.size());
+  for (const ProgramDecl& program : graph.programs) write_program(out, program, files);
+  out.count(graph.dims.size());
+  for (const DimDecl& dim : graph.dims) {
     out.text(dim.name);
     out.number(dim.fixed);
     out.number(dim.value.value_or(0));
@@ -190,10 +147,10 @@ std::string version_of(const Manifest& manifest, const Files& files) {
     out.number(dim.max);
     out.number(dim.multiple_of);
   }
-  out.count(manifest.params.size());
-  for (const ParamDecl& param : manifest.params) write_param(out, param);
-  out.count(manifest.buffers.size());
-  for (const BufferDecl& buffer : manifest.buffers) {
+  out.count(graph.params.size());
+  for (const ParamDecl& param : graph.params) write_param(out, param);
+  out.count(graph.buffers.size());
+  for (const BufferDecl& buffer : graph.buffers) {
     out.text(buffer.name);
     out.number(static_cast<int64_t>(buffer.role));
     out.number(static_cast<int64_t>(buffer.dtype));
@@ -206,28 +163,24 @@ std::string version_of(const Manifest& manifest, const Files& files) {
     else
       out.file(buffer.file, files);
   }
-  out.count(manifest.kernels.size());
-  for (const KernelDecl& kernel : manifest.kernels) write_kernel(out, kernel);
-  out.count(manifest.fills.size());
-  for (const FillDecl& fill : manifest.fills) write_fill(out, fill);
-  out.count(manifest.repeats.size());
-  for (const RepeatDecl& repeat : manifest.repeats) write_repeat(out, repeat);
-  out.count(manifest.steps.size());
-  for (const StepDecl& step : manifest.steps) out.number(static_cast<int64_t>(step.kind)), out.number(step.index);
+  out.count(graph.kernels.size());
+  for (const KernelDecl& kernel : graph.kernels) write_kernel(out, kernel);
+  out.count(graph.fills.size());
+  for (const FillDecl& fill : graph.fills) write_fill(out, fill);
+  out.count(graph.repeats.size());
+  for (const RepeatDecl& repeat : graph.repeats) write_repeat(out, repeat);
+  out.count(graph.steps.size());
+  for (const StepDecl& step : graph.steps) out.number(static_cast<int64_t>(step.kind)), out.number(step.index);
   return out.hash();
 }
 
-std::string rounds_parameter(const RepeatDecl& repeat) {
-  return "rounds" + (repeat.name.empty() ? "" : "." + repeat.name) + (repeat.is_nested ? ".last" : "");
-}
-
-std::set<std::string> files_of(const Manifest& manifest) {
+std::set<std::string> files_of(const Graph& graph) {
   std::set<std::string> files{"function.yaml"};
-  for (const ProgramDecl& program : manifest.programs) {
+  for (const ProgramDecl& program : graph.programs) {
     files.insert(program.files.begin(), program.files.end());
     files.insert(program.headers.begin(), program.headers.end());
   }
-  for (const BufferDecl& buffer : manifest.buffers)
+  for (const BufferDecl& buffer : graph.buffers)
     if (!buffer.file.empty()) files.insert(buffer.file);
   return files;
 }
@@ -268,35 +221,6 @@ Status check_links(const Files& files) {
       if (end == name.npos) break;
     }
   return {};
-}
-
-Result<std::string> source_text(const ProgramDecl& program, const Files& files) {
-  std::string source;
-  for (const std::string& name : program.files) {
-    const auto file = files.find(name);
-    if (file == files.end())
-      return not_found(fmt::format("program {}: there is no file '{}'; add it to the folder", program.driver, name));
-    source += "#line 1 \"";
-    for (char c : name) {
-      if (c == '"' || c == '\\') source += '\\';
-      source += c;
-    }
-    source += "\"\n";
-    source += as_text(file->second);
-    if (!source.ends_with('\n')) source += '\n';
-  }
-  return source;
-}
-
-std::string option_text(const ProgramDecl& program) {
-  std::string text;
-  for (const std::string& option : program.options) text += (text.empty() ? "" : " ") + option;
-  for (const auto& [name, value] : program.defines) {
-    text += text.empty() ? "-D" : " -D";
-    text += name;
-    if (!value.empty()) text += '=' + value;
-  }
-  return text;
 }
 
 }  // namespace quern

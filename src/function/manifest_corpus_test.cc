@@ -138,7 +138,8 @@ std::string told_about(const std::string& manifest) {
   ParsedManifest parsed = parse_manifest(files);
   std::vector<Mistake> mistakes = parsed.mistakes;
   if (const auto signatures = signatures_in(manifest); parsed.manifest && !signatures.empty())
-    for (Mistake& mistake : check_signatures(*parsed.manifest, signatures)) mistakes.push_back(std::move(mistake));
+    for (Mistake& mistake : mistakes_in(*parsed.manifest, check_signatures(*parsed.manifest, signatures)))
+      mistakes.push_back(std::move(mistake));
   std::string text;
   for (const Mistake& mistake : mistakes) text += to_string(mistake) + "\n";
   return text.empty() ? "-\n" : text;

@@ -29,8 +29,6 @@ void ManifestReader::read_step(const YamlNode& node) {
 void ManifestReader::read_kernel(const YamlNode& node) {
   refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args", "flops", "bytes", "repeat", "fill"}, {});
   KernelDecl kernel;
-  kernel.line = node.line;
-  kernel.column = node.column;
   argument_places_.emplace_back();
   if (const YamlNode* entry = required(node, "a kernel", "entry")) {
     kernel.entry = text_of(*entry, "entry").value_or("");
@@ -59,6 +57,7 @@ void ManifestReader::read_kernel(const YamlNode& node) {
   if (const YamlNode* bytes = node.find("bytes")) kernel.bytes = read_expression(*bytes, report);
   manifest_.steps.push_back({StepDecl::Kind::kKernel, static_cast<uint32_t>(manifest_.kernels.size())});
   manifest_.kernels.push_back(std::move(kernel));
+  manifest_.kernel_places.push_back({node.line, node.column});
   kernel_places_.push_back(&node);
 }
 
@@ -140,8 +139,6 @@ std::optional<Expression> ManifestReader::read_scalar(const YamlNode& node, Dtyp
 void ManifestReader::read_fill(const YamlNode& node) {
   refuse_unknown_keys(node, "a fill", {"fill", "value", "offset", "count"}, {});
   FillDecl fill;
-  fill.line = node.line;
-  fill.column = node.column;
   const auto buffer = read_buffer_name(*node.find("fill"), "fill");
   const YamlNode* value = required(node, "a fill", "value");
   if (!buffer || !value) return;
@@ -180,9 +177,7 @@ void ManifestReader::read_repeat(const YamlNode& node) {
   repeat_places_.push_back(&node);
   // By value until it is whole: reading its steps may add others behind it.
   RepeatDecl repeat;
-  repeat.line = node.line;
   repeat.is_nested = !open_repeats_.empty();
-  repeat.column = node.column;
   read_rounds(how, repeat);
   if (const YamlNode* name = how.find("name")) {
     repeat.name = text_of(*name, "name").value_or("");

@@ -100,7 +100,7 @@ TEST(Manifest, ReadsAGoodOne) {
   EXPECT_EQ(manifest.kernels[0].arguments[3].kind, ArgumentDecl::Kind::kLocal);
   EXPECT_EQ(manifest.kernels[1].arguments[2].access, Access::kInout);
   EXPECT_EQ(manifest.kernels[1].arguments[2].buffer, 2u);
-  EXPECT_EQ(manifest.kernels[1].line, 19);
+  EXPECT_EQ(manifest.kernel_places[1].line, 19);
   EXPECT_TRUE(manifest.kernels[1].local.empty());
   EXPECT_EQ(manifest.settings.priority, 3);
   EXPECT_EQ(manifest.settings.timeout, Duration::seconds(2));

@@ -13,28 +13,28 @@ namespace {
 constexpr uint64_t kLargestLocal = uint64_t{1} << 16;
 constexpr uint64_t kPickedLocal = 64;
 
-std::string kernel_text(const Manifest& manifest, const KernelDecl& kernel) {
-  return fmt::format("{}: kernel '{}'", manifest.name, kernel.entry);
+std::string kernel_text(const Graph& graph, const KernelDecl& kernel) {
+  return fmt::format("{}: kernel '{}'", graph.name, kernel.entry);
 }
 
 // The names of `expression` are the same for every request.
-bool is_fixed(const Manifest& manifest, const Expression& expression) {
+bool is_fixed(const Graph& graph, const Expression& expression) {
   return std::all_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
-    const DimDecl* dim = manifest.dim(name);
+    const DimDecl* dim = graph.dim(name);
     return dim && dim->fixed;
   });
 }
 
 }  // namespace
 
-Result<PlannedBuffer> plan_buffer(const Manifest& manifest, const BufferDecl& decl, const Names& names) {
+Result<PlannedBuffer> plan_buffer(const Graph& graph, const BufferDecl& decl, const Names& names) {
   PlannedBuffer buffer;
   buffer.role = decl.role;
   buffer.dtype = decl.dtype;
   buffer.size_bytes = size_of(decl.dtype);
   buffer.shape.reserve(decl.shape.size());
   auto problem = [&](std::string_view what) {
-    return invalid(fmt::format("{}: {} '{}': {}", manifest.name, name_of(decl.role), decl.name, what));
+    return invalid(fmt::format("{}: {} '{}': {}", graph.name, name_of(decl.role), decl.name, what));
   };
   for (const Expression& expression : decl.shape) {
     auto size = expression.whole(names);
@@ -49,10 +49,10 @@ Result<PlannedBuffer> plan_buffer(const Manifest& manifest, const BufferDecl& de
   return buffer;
 }
 
-Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch) {
+Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch) {
   launch.dimensions = static_cast<uint32_t>(kernel.global.size());
   auto problem = [&](std::string_view what) {
-    return invalid(fmt::format("{}: {}", kernel_text(manifest, kernel), what));
+    return invalid(fmt::format("{}: {}", kernel_text(graph, kernel), what));
   };
   if (kernel.global.empty() || kernel.global.size() > 3 ||
       (!kernel.local.empty() && kernel.local.size() != kernel.global.size()))
@@ -70,7 +70,7 @@ Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Name
   if (kernel.local.empty()) {
     // Left out: Quern picks where that is one size for all requests, so that it can be compiled ahead; else the
     // driver does, with code for any size.
-    if (is_fixed(manifest, kernel.global[0]))
+    if (is_fixed(graph, kernel.global[0]))
       launch.local = {std::min(kPickedLocal, launch.global[0] & (~launch.global[0] + 1)), 1, 1};
     return {};
   }
@@ -91,11 +91,11 @@ Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Name
   return {};
 }
 
-std::optional<Number> value_in(const Manifest& manifest, const Binding& binding, std::string_view name) {
-  for (size_t i = 0; i < manifest.dims.size(); ++i)
-    if (manifest.dims[i].name == name) return Number(binding.dims[i]);
-  for (size_t i = 0; i < manifest.params.size(); ++i) {
-    if (manifest.params[i].name != name) continue;
+std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::string_view name) {
+  for (size_t i = 0; i < graph.dims.size(); ++i)
+    if (graph.dims[i].name == name) return Number(binding.dims[i]);
+  for (size_t i = 0; i < graph.params.size(); ++i) {
+    if (graph.params[i].name != name) continue;
     const Scalar value = binding.params[i];
     if (is_float(value.dtype)) return Number(number_of(value));
     switch (value.dtype) {
@@ -116,58 +116,57 @@ std::optional<Number> value_in(const Manifest& manifest, const Binding& binding,
 
 std::string show_shape(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
 
-Names names_in(const Manifest& manifest, const Binding& binding,
-               const std::vector<std::pair<uint32_t, int64_t>>* rounds) {
-  return [&manifest, &binding, rounds](std::string_view name) -> std::optional<Number> {
+Names names_in(const Graph& graph, const Binding& binding, const std::vector<std::pair<uint32_t, int64_t>>* rounds) {
+  return [&graph, &binding, rounds](std::string_view name) -> std::optional<Number> {
     if (rounds)
       for (const auto& [repeat, round] : *rounds)
-        if (manifest.repeats[repeat].index == name) return Number(round);
-    return value_in(manifest, binding, name);
+        if (graph.repeats[repeat].index == name) return Number(round);
+    return value_in(graph, binding, name);
   };
 }
 
-Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits, PlanPlace& place) {
-  if (binding.dims.size() != manifest.dims.size() || binding.params.size() != manifest.params.size())
-    return internal(fmt::format("{}: the binding is of another manifest", manifest.name));
-  const Names names = names_in(manifest, binding);
+Result<Plan> build_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits, PlanPlace& place) {
+  if (binding.dims.size() != graph.dims.size() || binding.params.size() != graph.params.size())
+    return internal(fmt::format("{}: the binding is of another graph", graph.name));
+  const Names names = names_in(graph, binding);
   Plan plan;
-  plan.buffers.reserve(manifest.buffers.size());
-  for (const BufferDecl& decl : manifest.buffers) {
+  plan.buffers.reserve(graph.buffers.size());
+  for (const BufferDecl& decl : graph.buffers) {
     place = {.buffer = &decl};
-    QUERN_TRY(PlannedBuffer buffer, plan_buffer(manifest, decl, names));
+    QUERN_TRY(PlannedBuffer buffer, plan_buffer(graph, decl, names));
     plan.buffers.push_back(std::move(buffer));
   }
-  QUERN_TRY(plan_steps(manifest, binding, plan, place));
+  QUERN_TRY(plan_steps(graph, binding, plan, place));
   place = {};
-  QUERN_TRY(plan_memory(manifest, limits, plan, place));
+  QUERN_TRY(plan_memory(graph, limits, plan, place));
   return plan;
 }
 
-Result<Plan> make_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits) {
+Result<Plan> make_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits) {
   PlanPlace place;
-  return build_plan(manifest, binding, limits, place);
+  return build_plan(graph, binding, limits, place);
 }
 
-Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Plan& plan, const Binding& binding) {
+Result<std::vector<Scalar>> scalars_of(const Graph& graph, const Plan& plan, const Binding& binding) {
   PlanPlace place;
-  return build_scalars(manifest, plan, binding, place);
+  return build_scalars(graph, plan, binding, place);
 }
 
-std::string plan_key(const Manifest& manifest, const Binding& binding) {
-  // Dims and params stand in the order of the manifest and are 8 bytes each: no separators are needed.
+std::string plan_key(const Graph& graph, const Binding& binding) {
+  // Dims and params stand in the order of the graph and are 8 bytes each: no separators are needed.
   std::string key;
   key.reserve(8 * (binding.dims.size() + binding.params.size()));
   auto put = [&key](auto value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  for (size_t i = 0; i < binding.dims.size() && i < manifest.dims.size(); ++i)
-    if (!manifest.dims[i].fixed) put(binding.dims[i]);
-  for (size_t i = 0; i < binding.params.size() && i < manifest.params.size(); ++i)
-    if (manifest.params[i].in_size) put(binding.params[i].bits);
+  for (size_t i = 0; i < binding.dims.size() && i < graph.dims.size(); ++i)
+    if (!graph.dims[i].fixed) put(binding.dims[i]);
+  for (size_t i = 0; i < binding.params.size() && i < graph.params.size(); ++i)
+    if (graph.params[i].in_size) put(binding.params[i].bits);
   return key;
 }
 
-Binding corner_of(const Manifest& manifest, Corner corner) {
+Binding corner_of(const Graph& graph, Corner corner) {
   Binding binding;
-  for (const DimDecl& dim : manifest.dims) {
+  for (const DimDecl& dim : graph.dims) {
     const int64_t step = dim.multiple_of;
     const int64_t smallest = (dim.min + step - 1) / step * step, largest = dim.max / step * step;
     if (dim.fixed)
@@ -177,7 +176,7 @@ Binding corner_of(const Manifest& manifest, Corner corner) {
     else
       binding.dims.push_back(corner == Corner::kDefault ? dim.value.value_or(smallest) : smallest);
   }
-  for (const ParamDecl& param : manifest.params) {
+  for (const ParamDecl& param : graph.params) {
     const auto& bound = corner == Corner::kLargest ? param.max : param.min;
     std::optional<Scalar> value = param.value;
     if (bound && (corner != Corner::kDefault || !value))
@@ -187,16 +186,16 @@ Binding corner_of(const Manifest& manifest, Corner corner) {
   return binding;
 }
 
-std::vector<Size3> group_sizes_of(const Manifest& manifest) {
+std::vector<Size3> group_sizes_of(const Graph& graph) {
   constexpr size_t kMostGroupSizes = 16;  // each is compiled for every kernel: about 100 ms apiece
   std::vector<Size3> sizes;
   for (Corner corner : {Corner::kDefault, Corner::kSmallest, Corner::kLargest}) {
-    const Binding binding = corner_of(manifest, corner);
-    const Names names = names_in(manifest, binding);
-    for (const KernelDecl& kernel : manifest.kernels) {
+    const Binding binding = corner_of(graph, corner);
+    const Names names = names_in(graph, binding);
+    for (const KernelDecl& kernel : graph.kernels) {
       PlannedLaunch launch;
       // What this corner cannot launch, it need not compile.
-      if (!plan_sizes(manifest, kernel, names, launch).ok() || launch.local[0] == 0) continue;
+      if (!plan_sizes(graph, kernel, names, launch).ok() || launch.local[0] == 0) continue;
       if (sizes.size() < kMostGroupSizes && std::find(sizes.begin(), sizes.end(), launch.local) == sizes.end())
         sizes.push_back(launch.local);
     }
@@ -204,12 +203,19 @@ std::vector<Size3> group_sizes_of(const Manifest& manifest) {
   return sizes;
 }
 
-Shape open_shape(const Manifest& manifest, const BufferDecl& buffer) {
-  const Binding binding = corner_of(manifest, Corner::kDefault);
-  const Names names = names_in(manifest, binding);
+uint64_t most_groups(const PlannedLaunch& launch) {
+  uint64_t most = 1;
+  for (size_t i = 0; i < 3; ++i)
+    if (launch.local[i] != 0) most = std::max(most, launch.global[i] / launch.local[i]);
+  return most;
+}
+
+Shape open_shape(const Graph& graph, const BufferDecl& buffer) {
+  const Binding binding = corner_of(graph, Corner::kDefault);
+  const Names names = names_in(graph, binding);
   Shape shape;
   for (const Expression& expression : buffer.shape) {
-    auto size = is_fixed(manifest, expression) ? expression.whole(names) : Result<int64_t>(int64_t{-1});
+    auto size = is_fixed(graph, expression) ? expression.whole(names) : Result<int64_t>(int64_t{-1});
     shape.push_back(size.ok() ? *size : -1);
   }
   return shape;

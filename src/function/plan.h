@@ -13,7 +13,8 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
-#include "function/manifest.h"
+#include "base/time.h"
+#include "function/graph.h"
 
 namespace quern {
 
@@ -43,15 +44,15 @@ struct CallSpec {
 /// which.
 Result<Duration> timeout_of(const ParameterValue& value);
 
-/// The values of all dims and params of one request, in the order of the manifest.
+/// The values of all dims and params of one request, in the order of the graph.
 struct Binding {
   std::vector<int64_t> dims;
   std::vector<Scalar> params;
 };
 
-/// Checks a request against the manifest: every input there once, with its dtype and a shape that binds the dims
+/// Checks a request against the graph: every input there once, with its dtype and a shape that binds the dims
 /// without contradiction; dims in range; params known ("did you mean") and in range.
-Result<Binding> bind(const Manifest& manifest, const CallSpec& call);
+Result<Binding> bind(const Graph& graph, const CallSpec& call);
 
 /// A scalar of a plan: the same for every request that shares the plan, or a slot that each request fills.
 struct PlannedScalar {
@@ -71,13 +72,13 @@ struct PlannedArgument {
 };
 
 struct PlannedLaunch {
-  uint32_t kernel = 0;  ///< index into Manifest::kernels
+  uint32_t kernel = 0;  ///< index into Graph::kernels
   std::string entry;
   uint32_t dimensions = 1;
   Size3 global = {1, 1, 1};
   Size3 local = {0, 0, 0};  ///< zeros: the driver picks
   std::vector<PlannedArgument> arguments;
-  uint64_t flops = 0, bytes = 0;  ///< as the manifest states; 0: it does not
+  uint64_t flops = 0, bytes = 0;  ///< as the graph states; 0: it does not
 };
 
 struct PlannedFill {
@@ -99,7 +100,7 @@ struct PlannedUntil {
 /// per round. Of variant v the steps are [bodies[v], checks[v]) and the check's [checks[v], bodies[v + 1]), the last
 /// one's up to the end of the repeat's step.
 struct PlannedRepeat {
-  uint32_t repeat = 0;  ///< index into Manifest::repeats
+  uint32_t repeat = 0;  ///< index into Graph::repeats
   uint64_t rounds = 0;
   std::vector<uint32_t> bodies, checks;
   std::vector<std::pair<uint32_t, uint32_t>> swaps;
@@ -146,7 +147,7 @@ struct PlanLimits {
 
 /// Everything about one (function, dims) that no longer changes: what an executor prepares once and runs often.
 struct Plan {
-  std::vector<PlannedBuffer> buffers;  ///< in the order of Manifest::buffers
+  std::vector<PlannedBuffer> buffers;  ///< in the order of Graph::buffers
   std::vector<PlannedStep> steps;
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedFill> fills;
@@ -159,7 +160,7 @@ struct Plan {
     std::vector<std::pair<uint32_t, int64_t>> rounds;  ///< (repeat, number of the round)
   };
   std::vector<Slot> slots;
-  std::vector<uint32_t> reported;  ///< repeats whose rounds a run reports, by index into Manifest::repeats
+  std::vector<uint32_t> reported;  ///< repeats whose rounds a run reports, by index into Graph::repeats
   Placement in_place;              ///< scratch only: inputs and outputs are used where they lie
   Placement own;                   ///< scratch, inputs and outputs, for a device with memory of its own
   uint64_t memory_bytes = 0;       ///< constants, inputs, outputs and scratch: what a device needs at most
@@ -174,52 +175,23 @@ constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 
 /// kInvalid if a size overflows, is not positive, or a local size does not divide its global size; if a view is not in
 /// its buffer; if there are too many rounds to plan.
-Result<Plan> make_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits = {});
+Result<Plan> make_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits = {});
 
 /// The same plan for calls of which these inputs (by buffer) come as objects.
 void pass_inputs(Plan& plan, const PlanLimits& limits, std::span<const uint32_t> inputs);
 
 /// The scalars of one request, one per slot of the plan.
-Result<std::vector<Scalar>> scalars_of(const Manifest& manifest, const Plan& plan, const Binding& binding);
+Result<std::vector<Scalar>> scalars_of(const Graph& graph, const Plan& plan, const Binding& binding);
 
 /// Dims, and the params that sizes depend on: requests with the same key share a plan.
-std::string plan_key(const Manifest& manifest, const Binding& binding);
+std::string plan_key(const Graph& graph, const Binding& binding);
 
 /// Every local size that the graph can name over all its dims; sizes that depend on a free dim are listed for its
 /// default, min and max.
-std::vector<Size3> group_sizes_of(const Manifest& manifest);
+std::vector<Size3> group_sizes_of(const Graph& graph);
 
 /// The shape of a buffer with -1 where it is not fixed: the metadata of the Open Inference Protocol.
-Shape open_shape(const Manifest& manifest, const BufferDecl& buffer);
-
-/// What the compiler saw of an entry; the builder's answer, independent of any driver.
-struct Signature {
-  struct Argument {
-    std::string name, type;
-    char space = 'p';  ///< 'g'lobal, 'c'onstant, 'l'ocal, 'p'rivate
-    bool is_const = false;
-    char access = '?';  ///< what the code does with memory: '-' nothing, 'r'ead, 'w'rite, 'b'oth; '?' cannot be told
-  };
-  std::string entry;
-  std::vector<Argument> arguments;
-  Size3 required_local = {0, 0, 0};
-  uint64_t local_memory_bytes = 0;
-  /// Why several launches over parts of its range might not do what one over all of it does. Empty: they do.
-  std::string unsliceable = {};
-};
-
-/// Whether a function is deployed now, or was stored by an earlier Quern, which took more (docs/guide/state.md).
-enum class Origin : uint8_t { kDeployed, kStored };
-
-/// Holds the manifest against the compiled program: entries exist ("did you mean"), argument counts, kinds and types
-/// match (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16), and no `in` is written, which is a
-/// warning in a function that was stored. Mistakes name kernel and argument.
-std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures,
-                                      Origin origin = Origin::kDeployed);
-
-/// Why a kernel is launched whole whatever its sizes: what the compiler saw of its entry, or that the driver picks its
-/// local size. Empty: its launches may be cut into slices of whole groups, told apart by their offsets.
-std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures);
+Shape open_shape(const Graph& graph, const BufferDecl& buffer);
 
 /// The groups of a launch along its longest dimension; 1 where the driver picks the local size.
 uint64_t most_groups(const PlannedLaunch& launch);

@@ -5,9 +5,9 @@
 namespace quern {
 
 /// What the dims and params of one binding stand for. The three must outlive what evaluates with it.
-std::optional<Number> value_in(const Manifest& manifest, const Binding& binding, std::string_view name);
+std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::string_view name);
 
-/// Which part of a manifest an error is about: a message of a deploy has a line for each.
+/// Which part of a graph an error is about: a message of a deploy has a line for each.
 struct PlanPlace {
   const BufferDecl* buffer = nullptr;
   const KernelDecl* kernel = nullptr;
@@ -16,25 +16,25 @@ struct PlanPlace {
 };
 
 /// make_plan and scalars_of that also say where; `place` is set on errors only.
-Result<Plan> build_plan(const Manifest& manifest, const Binding& binding, const PlanLimits& limits, PlanPlace& place);
-Result<std::vector<Scalar>> build_scalars(const Manifest& manifest, const Plan& plan, const Binding& binding,
+Result<Plan> build_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits, PlanPlace& place);
+Result<std::vector<Scalar>> build_scalars(const Graph& graph, const Plan& plan, const Binding& binding,
                                           PlanPlace& place);
 
 /// The steps of plan.cc, each in a file of its own.
-Result<PlannedBuffer> plan_buffer(const Manifest& manifest, const BufferDecl& decl, const Names& names);
-Status plan_sizes(const Manifest& manifest, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch);
+Result<PlannedBuffer> plan_buffer(const Graph& graph, const BufferDecl& decl, const Names& names);
+Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch);
 /// Launches, fills and repeats of all steps, in order.
-Status plan_steps(const Manifest& manifest, const Binding& binding, Plan& plan, PlanPlace& place);
+Status plan_steps(const Graph& graph, const Binding& binding, Plan& plan, PlanPlace& place);
 /// Levels, lifetimes and places.
-Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan, PlanPlace& place);
+Status plan_memory(const Graph& graph, const PlanLimits& limits, Plan& plan, PlanPlace& place);
 
 /// Names that stand for dims, params and the numbers of the rounds around a step.
-Names names_in(const Manifest& manifest, const Binding& binding,
+Names names_in(const Graph& graph, const Binding& binding,
                const std::vector<std::pair<uint32_t, int64_t>>* rounds = nullptr);
 
 /// One value of every dim and param within its bounds.
 enum class Corner : uint8_t { kSmallest, kDefault, kLargest };
 /// `kDefault` takes the smallest value where there is no default; a param without bounds has its default or 0.
-Binding corner_of(const Manifest& manifest, Corner corner);
+Binding corner_of(const Graph& graph, Corner corner);
 
 }  // namespace quern

@@ -231,14 +231,14 @@ uint64_t peak_of_scratch(const Plan& plan) {
 
 uint64_t Placement::bytes() const { return std::accumulate(arenas.begin(), arenas.end(), uint64_t{0}); }
 
-Status plan_memory(const Manifest& manifest, const PlanLimits& limits, Plan& plan, PlanPlace& place_of_error) {
+Status plan_memory(const Graph& graph, const PlanLimits& limits, Plan& plan, PlanPlace& place_of_error) {
   for (const PlannedRepeat& repeat : plan.repeats)
     for (const auto& [one, two] : repeat.swaps)
-      if (place_of_error = {.repeat = &manifest.repeats[repeat.repeat]};
+      if (place_of_error = {.repeat = &graph.repeats[repeat.repeat]};
           plan.buffers[one].size_bytes != plan.buffers[two].size_bytes)
-        return invalid(fmt::format("{}: swap of '{}' and '{}', which have {} and {} bytes; make them alike",
-                                   manifest.name, manifest.buffers[one].name, manifest.buffers[two].name,
-                                   plan.buffers[one].size_bytes, plan.buffers[two].size_bytes));
+        return invalid(fmt::format("{}: swap of '{}' and '{}', which have {} and {} bytes; make them alike", graph.name,
+                                   graph.buffers[one].name, graph.buffers[two].name, plan.buffers[one].size_bytes,
+                                   plan.buffers[two].size_bytes));
   Groups groups(plan);
   set_levels(plan, groups);
   std::vector<Life> lives = lives_of(plan, groups);

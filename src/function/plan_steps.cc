@@ -27,34 +27,30 @@ Result<Scalar> value_of(const Expression& expression, Dtype dtype, const Names& 
 }
 
 // A param that is passed on as it is keeps its bits: an expression could not hold a uint64 above 2^63.
-const Scalar* param_as_it_is(const Manifest& manifest, const Binding& binding, const Expression& value, Dtype dtype) {
+const Scalar* param_as_it_is(const Graph& graph, const Binding& binding, const Expression& value, Dtype dtype) {
   if (!value.is_name()) return nullptr;
-  for (size_t i = 0; i < manifest.params.size(); ++i)
-    if (manifest.params[i].dtype == dtype && manifest.params[i].name == value.names()[0]) return &binding.params[i];
+  for (size_t i = 0; i < graph.params.size(); ++i)
+    if (graph.params[i].dtype == dtype && graph.params[i].name == value.names()[0]) return &binding.params[i];
   return nullptr;
 }
 
 // What a request may change and a plan does not depend on.
-bool is_free(const Manifest& manifest, const Expression& expression) {
+bool is_free(const Graph& graph, const Expression& expression) {
   return std::any_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
-    const ParamDecl* param = manifest.param(name);
+    const ParamDecl* param = graph.param(name);
     return param && !param->in_size;
   });
 }
 
-/// Walks the steps of a manifest and unrolls repeats whose rounds differ.
+/// Walks the steps of a graph and unrolls repeats whose rounds differ.
 class StepPlanner {
  public:
-  StepPlanner(const Manifest& manifest, const Binding& binding, Plan& plan, PlanPlace& place)
-      : manifest_(manifest),
-        binding_(binding),
-        plan_(plan),
-        place_(place),
-        names_(names_in(manifest, binding, &rounds_)) {}
+  StepPlanner(const Graph& graph, const Binding& binding, Plan& plan, PlanPlace& place)
+      : graph_(graph), binding_(binding), plan_(plan), place_(place), names_(names_in(graph, binding, &rounds_)) {}
 
   Status run() {
     const auto zeros = zeroed_before();
-    const auto count = static_cast<uint32_t>(manifest_.steps.size());
+    const auto count = static_cast<uint32_t>(graph_.steps.size());
     for (uint32_t at = 0; at < count; at = behind(at)) {
       for (const auto& [step, buffer] : zeros)
         if (step == at) QUERN_TRY(add_zero(buffer));
@@ -65,39 +61,39 @@ class StepPlanner {
 
  private:
   uint32_t behind(uint32_t at) const {
-    const StepDecl& step = manifest_.steps[at];
-    return step.kind == StepDecl::Kind::kRepeat ? manifest_.repeats[step.index].end : at + 1;
+    const StepDecl& step = graph_.steps[at];
+    return step.kind == StepDecl::Kind::kRepeat ? graph_.repeats[step.index].end : at + 1;
   }
 
   // Buffers with `zero: true`, each with the outermost step that uses it first. Not at the very start: until then its
   // memory may serve others.
   std::vector<std::pair<uint32_t, uint32_t>> zeroed_before() const {
     std::vector<std::pair<uint32_t, uint32_t>> zeros;
-    std::vector<char> seen(manifest_.buffers.size());
-    const auto count = static_cast<uint32_t>(manifest_.steps.size());
+    std::vector<char> seen(graph_.buffers.size());
+    const auto count = static_cast<uint32_t>(graph_.steps.size());
     for (uint32_t top = 0; top < count; top = behind(top)) {
       const auto use = [&](uint32_t buffer) {
-        if (!seen[buffer] && manifest_.buffers[buffer].zero) zeros.emplace_back(top, buffer);
+        if (!seen[buffer] && graph_.buffers[buffer].zero) zeros.emplace_back(top, buffer);
         seen[buffer] = true;
       };
       for (uint32_t at = top; at < behind(top); ++at) {
-        const StepDecl& step = manifest_.steps[at];
-        if (step.kind == StepDecl::Kind::kFill) use(manifest_.fills[step.index].buffer);
+        const StepDecl& step = graph_.steps[at];
+        if (step.kind == StepDecl::Kind::kFill) use(graph_.fills[step.index].buffer);
         if (step.kind == StepDecl::Kind::kKernel)
-          for (const ArgumentDecl& argument : manifest_.kernels[step.index].arguments)
+          for (const ArgumentDecl& argument : graph_.kernels[step.index].arguments)
             if (argument.kind == ArgumentDecl::Kind::kBuffer) use(argument.buffer);
         if (step.kind != StepDecl::Kind::kRepeat) continue;
-        for (const auto& [one, two] : manifest_.repeats[step.index].swaps) use(one), use(two);
-        if (const auto& until = manifest_.repeats[step.index].until) use(until->buffer);
+        for (const auto& [one, two] : graph_.repeats[step.index].swaps) use(one), use(two);
+        if (const auto& until = graph_.repeats[step.index].until) use(until->buffer);
       }
     }
     return zeros;
   }
 
   Error problem(std::string_view what) const {
-    std::string where = manifest_.name;
+    std::string where = graph_.name;
     if (place_.kernel) where += fmt::format(": kernel '{}'", place_.kernel->entry);
-    if (place_.fill) where += fmt::format(": fill of '{}'", manifest_.buffers[place_.fill->buffer].name);
+    if (place_.fill) where += fmt::format(": fill of '{}'", graph_.buffers[place_.fill->buffer].name);
     if (place_.repeat)
       where += place_.repeat->name.empty() ? ": repeat" : fmt::format(": repeat '{}'", place_.repeat->name);
     return invalid(fmt::format("{}: {}", where, what));
@@ -124,7 +120,7 @@ class StepPlanner {
   }
 
   Status add_zero(uint32_t buffer) {
-    place_ = {.buffer = &manifest_.buffers[buffer]};
+    place_ = {.buffer = &graph_.buffers[buffer]};
     PlannedFill fill;
     fill.buffer = buffer;
     fill.size_bytes = plan_.buffers[buffer].size_bytes;
@@ -136,7 +132,7 @@ class StepPlanner {
 
   Status expand(uint32_t begin, uint32_t end) {
     for (uint32_t at = begin; at < end; at = behind(at)) {
-      const StepDecl& step = manifest_.steps[at];
+      const StepDecl& step = graph_.steps[at];
       switch (step.kind) {
         case StepDecl::Kind::kKernel:
           QUERN_TRY(add_launch(step.index));
@@ -153,12 +149,12 @@ class StepPlanner {
   }
 
   Status add_launch(uint32_t kernel_index) {
-    const KernelDecl& kernel = manifest_.kernels[kernel_index];
+    const KernelDecl& kernel = graph_.kernels[kernel_index];
     place_ = {.kernel = &kernel};
     PlannedLaunch launch;
     launch.kernel = kernel_index;
     launch.entry = kernel.entry;
-    QUERN_TRY(plan_sizes(manifest_, kernel, names_, launch));
+    QUERN_TRY(plan_sizes(graph_, kernel, names_, launch));
     launch.arguments.reserve(kernel.arguments.size());
     for (size_t i = 0; i < kernel.arguments.size(); ++i) {
       QUERN_TRY(const PlannedArgument argument, plan_argument(kernel.arguments[i], kernel_index, i));
@@ -167,7 +163,7 @@ class StepPlanner {
     }
     for (const auto& [expression, into] :
          {std::pair{&kernel.flops, &launch.flops}, std::pair{&kernel.bytes, &launch.bytes}}) {
-      if (!*expression || is_free(manifest_, **expression)) continue;
+      if (!*expression || is_free(graph_, **expression)) continue;
       QUERN_TRY(const int64_t value, whole(**expression));
       *into = static_cast<uint64_t>(std::max<int64_t>(0, value));
     }
@@ -212,7 +208,7 @@ class StepPlanner {
     const PlannedBuffer& of = plan_.buffers[buffer];
     const uint64_t element = size_of(of.dtype);
     const uint64_t elements = of.size_bytes / element;
-    const std::string& name = manifest_.buffers[buffer].name;
+    const std::string& name = graph_.buffers[buffer].name;
     if (from < 0 || many < 1 || static_cast<uint64_t>(from) > elements ||
         static_cast<uint64_t>(many) > elements - static_cast<uint64_t>(from))
       return problem(fmt::format("its view of '{}' has offset {} and count {}, and the buffer has {} elements", name,
@@ -233,14 +229,14 @@ class StepPlanner {
       const uint64_t other_end = other.size_bytes ? other.offset_bytes + other.size_bytes : UINT64_MAX;
       if (argument.offset_bytes < other_end && other.offset_bytes < argument.offset_bytes + argument.size_bytes)
         return problem(fmt::format("two of its views of '{}' overlap, and it writes one; make them apart",
-                                   manifest_.buffers[argument.buffer].name));
+                                   graph_.buffers[argument.buffer].name));
     }
     return {};
   }
 
   Result<PlannedScalar> plan_scalar(const Expression& value, Plan::Slot slot) {
     PlannedScalar scalar;
-    if (is_free(manifest_, value)) {
+    if (is_free(graph_, value)) {
       if (plan_.slots.size() == kMostSlots)
         return problem(
             fmt::format("more than {} scalars that depend on params when its rounds are written out", kMostSlots));
@@ -250,7 +246,7 @@ class StepPlanner {
       plan_.slots.push_back(std::move(slot));
       return scalar;
     }
-    if (const Scalar* param = param_as_it_is(manifest_, binding_, value, slot.dtype)) {
+    if (const Scalar* param = param_as_it_is(graph_, binding_, value, slot.dtype)) {
       scalar.fixed = *param;
       return scalar;
     }
@@ -261,7 +257,7 @@ class StepPlanner {
   }
 
   Status add_fill(uint32_t index) {
-    const FillDecl& decl = manifest_.fills[index];
+    const FillDecl& decl = graph_.fills[index];
     place_ = {.fill = &decl};
     PlannedFill fill;
     fill.buffer = decl.buffer;
@@ -279,8 +275,8 @@ class StepPlanner {
   }
 
   Status add_repeat(uint32_t at) {
-    const uint32_t decl_index = manifest_.steps[at].index;
-    const RepeatDecl& decl = manifest_.repeats[decl_index];
+    const uint32_t decl_index = graph_.steps[at].index;
+    const RepeatDecl& decl = graph_.repeats[decl_index];
     place_ = {.repeat = &decl};
     QUERN_TRY(const int64_t rounds, whole(*decl.rounds));
     if (rounds < 0 || rounds > kMostRounds)
@@ -339,7 +335,7 @@ class StepPlanner {
     const uint64_t elements = buffer.size_bytes / size_of(buffer.dtype);
     if (element < 0 || static_cast<uint64_t>(element) >= elements)
       return problem(fmt::format("element {} of '{}' is looked at, which has {} elements", element,
-                                 manifest_.buffers[decl.buffer].name, elements));
+                                 graph_.buffers[decl.buffer].name, elements));
     until.offset_bytes = static_cast<uint64_t>(element) * size_of(buffer.dtype);
     const Dtype bound = bound_dtype(buffer.dtype, *decl.value);
     QUERN_TRY(until.value, plan_scalar(*decl.value, {Plan::Slot::Kind::kUntil, repeat, 0, bound, {}}));
@@ -351,7 +347,7 @@ class StepPlanner {
   Dtype bound_dtype(Dtype element, const Expression& bound) const {
     if (is_float(element) || !bound.is_whole()) return Dtype::kFp64;
     for (const std::string& name : bound.names()) {
-      const ParamDecl* param = manifest_.param(name);
+      const ParamDecl* param = graph_.param(name);
       if (!param) continue;  // a dim or the index of a repeat
       if (is_float(param->dtype)) return Dtype::kFp64;
       if (param->dtype == Dtype::kUint64 && bound.is_name()) return Dtype::kUint64;
@@ -359,7 +355,7 @@ class StepPlanner {
     return Dtype::kInt64;
   }
 
-  const Manifest& manifest_;
+  const Graph& graph_;
   const Binding& binding_;
   Plan& plan_;
   PlanPlace& place_;
@@ -368,44 +364,44 @@ class StepPlanner {
   uint64_t written_out_ = 0;
 };
 
-const Expression& expression_of(const Manifest& manifest, const Plan::Slot& slot, PlanPlace& place) {
+const Expression& expression_of(const Graph& graph, const Plan::Slot& slot, PlanPlace& place) {
   switch (slot.kind) {
     case Plan::Slot::Kind::kFill:
-      place = {.fill = &manifest.fills[slot.index]};
+      place = {.fill = &graph.fills[slot.index]};
       return *place.fill->value;
     case Plan::Slot::Kind::kUntil:
-      place = {.repeat = &manifest.repeats[slot.index]};
+      place = {.repeat = &graph.repeats[slot.index]};
       return *place.repeat->until->value;
     case Plan::Slot::Kind::kArgument:
       break;
   }
-  place = {.kernel = &manifest.kernels[slot.index]};
+  place = {.kernel = &graph.kernels[slot.index]};
   return *place.kernel->arguments[slot.argument].value;
 }
 
 }  // namespace
 
-Status plan_steps(const Manifest& manifest, const Binding& binding, Plan& plan, PlanPlace& place) {
-  return StepPlanner(manifest, binding, plan, place).run();
+Status plan_steps(const Graph& graph, const Binding& binding, Plan& plan, PlanPlace& place) {
+  return StepPlanner(graph, binding, plan, place).run();
 }
 
-Result<std::vector<Scalar>> build_scalars(const Manifest& manifest, const Plan& plan, const Binding& binding,
+Result<std::vector<Scalar>> build_scalars(const Graph& graph, const Plan& plan, const Binding& binding,
                                           PlanPlace& place) {
   std::vector<Scalar> scalars;
   if (plan.slots.empty()) return scalars;
-  if (binding.dims.size() != manifest.dims.size() || binding.params.size() != manifest.params.size())
-    return internal(fmt::format("{}: the binding is of another manifest", manifest.name));
+  if (binding.dims.size() != graph.dims.size() || binding.params.size() != graph.params.size())
+    return internal(fmt::format("{}: the binding is of another graph", graph.name));
   scalars.reserve(plan.slots.size());
   for (const Plan::Slot& slot : plan.slots) {
-    const Expression& expression = expression_of(manifest, slot, place);
-    if (const Scalar* param = param_as_it_is(manifest, binding, expression, slot.dtype)) {
+    const Expression& expression = expression_of(graph, slot, place);
+    if (const Scalar* param = param_as_it_is(graph, binding, expression, slot.dtype)) {
       scalars.push_back(*param);
       continue;
     }
-    auto value = value_of(expression, slot.dtype, names_in(manifest, binding, &slot.rounds));
+    auto value = value_of(expression, slot.dtype, names_in(graph, binding, &slot.rounds));
     if (!value.ok()) {
       const std::string what = place.kernel ? fmt::format("kernel '{}': ", place.kernel->entry) : "";
-      return invalid(fmt::format("{}: {}{}", manifest.name, what, value.error().text));
+      return invalid(fmt::format("{}: {}{}", graph.name, what, value.error().text));
     }
     scalars.push_back(*value);
   }

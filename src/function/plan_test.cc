@@ -308,7 +308,9 @@ std::string signature_mistakes(Change change) {
   auto signatures = good_signatures();
   change(signatures);
   std::string text;
-  for (const Mistake& mistake : check_signatures(manifest_of(), signatures)) text += to_string(mistake) + "\n";
+  const Manifest manifest = manifest_of();
+  for (const Mistake& mistake : mistakes_in(manifest, check_signatures(manifest, signatures)))
+    text += to_string(mistake) + "\n";
   return text;
 }
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "function/signature.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "base/suggest.h"
-#include "function/manifest_reader.h"
-#include "function/plan.h"
 #include "function/plan_builder.h"
 
 namespace quern {
 namespace {
+
+constexpr size_t kMostProblems = 100;
 
 struct TypeRow {
   std::string_view type;
@@ -86,11 +88,11 @@ const Signature* find_signature(std::span<const Signature> signatures, std::stri
 
 class SignatureCheck {
  public:
-  SignatureCheck(const Manifest& manifest, std::span<const Signature> signatures, Origin origin)
-      : manifest_(manifest), signatures_(signatures), origin_(origin), locals_(corner_of(manifest, Corner::kDefault)) {}
+  SignatureCheck(const Graph& graph, std::span<const Signature> signatures, Origin origin)
+      : graph_(graph), signatures_(signatures), origin_(origin), locals_(corner_of(graph, Corner::kDefault)) {}
 
-  std::vector<Mistake> run() {
-    for (const KernelDecl& kernel : manifest_.kernels) {
+  std::vector<KernelProblem> run() {
+    for (const KernelDecl& kernel : graph_.kernels) {
       kernel_ = &kernel;
       const Signature* signature = find_signature(signatures_, kernel.entry);
       if (!signature) {
@@ -106,19 +108,18 @@ class SignatureCheck {
       for (size_t i = 0; i < kernel.arguments.size(); ++i)
         check_argument(i, kernel.arguments[i], signature->arguments[i]);
     }
-    return take();
+    return std::move(problems_);
   }
 
  private:
   void add(bool is_warning, std::string_view text) {
     std::string full = fmt::format("kernel '{}' {}", kernel_->entry, text);
-    // A graph may launch one entry a thousand times: its mistakes are told once.
+    // A graph may launch one entry a thousand times: its problems are told once.
     const bool is_told =
-        std::any_of(mistakes_.begin(), mistakes_.end(), [&](const Mistake& other) { return other.text == full; });
-    if (!is_told && mistakes_.size() < Mistakes::kMost)
-      mistakes_.push_back({std::string(kManifestFile), kernel_->line, kernel_->column, is_warning, std::move(full)});
+        std::any_of(problems_.begin(), problems_.end(), [&](const KernelProblem& other) { return other.text == full; });
+    if (!is_told && problems_.size() < kMostProblems)
+      problems_.push_back({static_cast<uint32_t>(kernel_ - graph_.kernels.data()), is_warning, std::move(full)});
   }
-  std::vector<Mistake> take() { return std::move(mistakes_); }
 
   void missing_entry() {
     std::vector<std::string> known;
@@ -139,7 +140,7 @@ class SignatureCheck {
       return add(false, fmt::format("has {}, but the manifest names no local size; write local", wanted));
     Size3 local = {1, 1, 1};
     for (size_t i = 0; i < kernel_->local.size() && i < 3; ++i) {
-      auto size = kernel_->local[i].whole([this](std::string_view name) { return value_in(manifest_, locals_, name); });
+      auto size = kernel_->local[i].whole([this](std::string_view name) { return value_in(graph_, locals_, name); });
       if (!size.ok()) return;
       local[i] = static_cast<uint64_t>(*size);
     }
@@ -197,7 +198,7 @@ class SignatureCheck {
 
   void check_buffer(const std::string& what, const std::string& type, const ArgumentDecl& argument,
                     const Signature::Argument& seen) {
-    const BufferDecl& buffer = manifest_.buffers.at(argument.buffer);
+    const BufferDecl& buffer = graph_.buffers.at(argument.buffer);
     const std::string_view element = element_of(type);
     const TypeRow* row = find_type(element);
     if (!row && element != "void")
@@ -223,18 +224,18 @@ class SignatureCheck {
       add(true, fmt::format("{} is not const, but args has in: {}; write const", what, buffer.name));
   }
 
-  const Manifest& manifest_;
+  const Graph& graph_;
   std::span<const Signature> signatures_;
   Origin origin_;
   Binding locals_;
   const KernelDecl* kernel_ = nullptr;
-  std::vector<Mistake> mistakes_;
+  std::vector<KernelProblem> problems_;
 };
 
 }  // namespace
 
-std::vector<Mistake> check_signatures(const Manifest& manifest, std::span<const Signature> signatures, Origin origin) {
-  return SignatureCheck(manifest, signatures, origin).run();
+std::vector<KernelProblem> check_signatures(const Graph& graph, std::span<const Signature> signatures, Origin origin) {
+  return SignatureCheck(graph, signatures, origin).run();
 }
 
 std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures) {
@@ -242,13 +243,6 @@ std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> sig
   if (!signature) return "is not in the program";
   if (!signature->unsliceable.empty()) return signature->unsliceable;
   return kernel.local.empty() ? "names no local size" : "";
-}
-
-uint64_t most_groups(const PlannedLaunch& launch) {
-  uint64_t most = 1;
-  for (size_t i = 0; i < 3; ++i)
-    if (launch.local[i] != 0) most = std::max(most, launch.global[i] / launch.local[i]);
-  return most;
 }
 
 }  // namespace quern
