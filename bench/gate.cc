@@ -195,32 +195,34 @@ class LaneSide {
 
   /// A graph of `launches` kernels, each after the one before, whose times are known as they are after some runs.
   Status prepare(uint64_t id, const Shape& shape) {
-    using Plan = ipc::PlanFrame;
     Plan plan;
-    plan.program = kProgram;
-    plan.buffers = {{.role = Plan::Role::kOutput, .size_bytes = output_.size()}};
-    Plan::Launch launch;
+    ipc::PlanBinding binding;
+    binding.program = kProgram;
+    binding.objects.resize(1);
+    binding.placement.places.resize(1);
+    plan.buffers.resize(1);
+    plan.buffers[0].role = Role::kOutput;
+    plan.buffers[0].size_bytes = output_.size();
+    PlannedLaunch launch;
     launch.entry = "grind";
     launch.global = {shape.groups, 1, 1};
     launch.local = {1, 1, 1};
     launch.arguments.resize(3);
     const auto scalar = [](uint32_t value) {
-      Plan::Argument argument;
-      argument.kind = Plan::Argument::Kind::kScalar;
-      argument.value = {.slot = Plan::kNone, .dtype = Dtype::kUint32, .bits = value};
+      PlannedArgument argument;
+      argument.kind = ArgumentDecl::Kind::kScalar;
+      argument.scalar.fixed = {Dtype::kUint32, value};
       return argument;
     };
     launch.arguments[1] = scalar(grind_.iterations());
     launch.arguments[2] = scalar(1);
-    launch.identity = shape.groups;
-    launch.sliceable = true;
-    launch.group_ps = static_cast<uint64_t>(grind_.group_ns() * 1e3);
     for (uint32_t i = 0; i < shape.launches; ++i) {
       launch.kernel = i;
       plan.launches.push_back(launch);
-      plan.steps.push_back({Plan::Step::Kind::kLaunch, i, i + 1});
+      plan.steps.push_back({PlannedStep::Kind::kLaunch, i, i + 1, 0});
+      binding.launches.push_back({shape.groups, true, static_cast<uint64_t>(grind_.group_ns() * 1e3)});
     }
-    const Bytes bytes = ipc::encode(plan);
+    const Bytes bytes = ipc::encode(plan, binding);
     QUERN_TRY(os::Fd fd, os::immutable_copy("plan", bytes));
     return holdings_->prepare_plan({id, bytes.size()}, std::move(fd));
   }

@@ -52,9 +52,9 @@ char letter_of(hal::Access access) {
 }
 
 Bytes signatures_of(const hal::Program& program) {
-  std::vector<ipc::SignatureFrame> signatures;
+  std::vector<Signature> signatures;
   for (const hal::EntryInfo& entry : program.entries()) {
-    ipc::SignatureFrame signature;
+    Signature signature;
     signature.entry = entry.name;
     signature.required_local = entry.required_group_size;
     signature.local_memory_bytes = entry.local_memory_bytes;

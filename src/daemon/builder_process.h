@@ -14,7 +14,7 @@ namespace quern::daemon {
 struct BuiltProgram {
   std::string build_key;
   Bytes binary;
-  std::vector<ipc::SignatureFrame> signatures;
+  std::vector<Signature> signatures;
 };
 
 /// Compiles one program in a process of its own, with a private cache folder that is gone afterwards. Blocks; any

@@ -22,21 +22,6 @@ namespace {
 std::atomic<uint64_t> next_function{1};
 std::atomic<uint64_t> next_build{1};
 
-std::vector<Signature> signatures_of(const std::vector<ipc::SignatureFrame>& frames) {
-  std::vector<Signature> signatures;
-  for (const auto& frame : frames) {
-    Signature signature;
-    signature.entry = frame.entry;
-    signature.required_local = frame.required_local;
-    signature.local_memory_bytes = frame.local_memory_bytes;
-    signature.unsliceable = frame.unsliceable;
-    for (const auto& argument : frame.arguments)
-      signature.arguments.push_back({argument.name, argument.type, argument.space, argument.is_const, argument.access});
-    signatures.push_back(std::move(signature));
-  }
-  return signatures;
-}
-
 /// What the compiler is given of a program: its files as text_to_compile makes them, which is what was checked.
 Files files_to_compile(const ProgramDecl& program, const Files& files) {
   Files texts;
@@ -252,8 +237,7 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
     QUERN_TRY(content, build(manifest.name, std::move(order), nullptr));
   }
   Binary binary;
-  QUERN_TRY(const auto frames, ipc::decode_signatures(content->signatures));
-  binary.signatures = signatures_of(frames);
+  QUERN_TRY(binary.signatures, ipc::decode_signatures(content->signatures));
   QUERN_TRY(binary.object, hold(content->binary));
   return std::optional<Binary>(std::move(binary));
 }

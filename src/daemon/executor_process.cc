@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/units.h"
-#include "daemon/plan_frame.h"
+#include "daemon/plan_binding.h"
 #include "os/clock.h"
 #include "os/env.h"
 #include "os/file.h"
@@ -342,9 +342,9 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
   }
   QUERN_TRY(ProgramItem* const program, load_program(*binary.object));
   ++program->uses;
-  ipc::PlanFrame frame = plan_frame(function, plan.plan, binary, in_place_, program->id, object_ids);
-  complete(frame);
-  const Bytes bytes = ipc::encode(frame);
+  ipc::PlanBinding binding = bind_plan(function, plan.plan, binary, in_place_, program->id, object_ids);
+  complete(plan.plan, binding);
+  const Bytes bytes = ipc::encode(plan.plan, binding);
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
   const int fd = memory.get();
   QUERN_TRY(channel_.send(ipc::PreparePlan{plan.id, bytes.size()}, {&fd, 1}));

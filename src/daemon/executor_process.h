@@ -19,9 +19,9 @@
 #include "daemon/live_call.h"
 #include "daemon/registry.h"
 #include "ipc/arena.h"
+#include "ipc/bound_plan.h"
 #include "ipc/channel.h"
 #include "ipc/frames.h"
-#include "ipc/plan_frame.h"
 #include "ipc/shared_page.h"
 #include "os/event.h"
 #include "os/process.h"
@@ -127,7 +127,7 @@ class ExecutorProcess {
   /// Sends what this run needs beside its objects and is not there yet: program, plan and segments. True if all is
   /// there; false if some is on its way; the error if some cannot be had. Ask again after every frame. `complete` sees
   /// a plan before it is sent.
-  using Complete = std::function<void(ipc::PlanFrame&)>;
+  using Complete = std::function<void(const Plan&, ipc::PlanBinding&)>;
   Result<bool> require(const DeployedFunction& function, const CachedPlanRef& plan, const Binary& binary,
                        const Tensors& tensors, const Complete& complete);
   /// When what a run needs was brought; nothing if it is not here.

@@ -48,7 +48,7 @@ struct KernelTimes {
 
 struct KernelRecord {
   KernelPlace place;
-  uint64_t identity = 0;  ///< of the kernel: ipc::PlanFrame::Launch
+  uint64_t identity = 0;  ///< of the kernel: ipc::PlanBinding::Launch
   KernelTimes times;
   bool operator==(const KernelRecord&) const = default;
 };

@@ -50,7 +50,7 @@ KernelTimes::Quantiles KernelTimes::quantiles() const {
   return {sorted[tenth], sorted[count / 2], sorted[count - 1 - tenth]};
 }
 
-uint64_t groups_of(const ipc::PlanFrame::Launch& launch) {
+uint64_t groups_of(const PlannedLaunch& launch) {
   uint64_t groups = 1;
   for (uint32_t axis = 0; axis < launch.dimensions; ++axis) {
     if (launch.local[axis] == 0) return 0;
@@ -87,15 +87,17 @@ uint64_t Profiles::expected_ns(const KernelPlace& place, uint64_t identity, uint
   return static_cast<uint64_t>(std::min(std::max(ns, 1.0), 1e18));
 }
 
-void Profiles::prepare(const FunctionVersion& function, const KernelPlace& place, ipc::PlanFrame& plan) {
+void Profiles::prepare(const FunctionVersion& function, const KernelPlace& place, const Plan& plan,
+                       ipc::PlanBinding& binding) {
   std::unordered_map<uint64_t, uint64_t> known;  // a graph may have a thousand launches that are alike
-  for (auto& launch : plan.launches) {
+  for (size_t i = 0; i < binding.launches.size(); ++i) {
+    ipc::PlanBinding::Launch& launch = binding.launches[i];
     const auto [it, is_first] = known.try_emplace(launch.identity, 0);
     if (is_first) {
       it->second = group_ps(place, launch.identity);
       const bool is_new = functions_.find(function, launch.identity) == nullptr;
       FunctionKernel& kernel = functions_.use(function, launch.identity, is_new);
-      if (is_new) kernel = {launch.kernel, groups_of(launch)};
+      if (is_new) kernel = {plan.launches[i].kernel, groups_of(plan.launches[i])};
     }
     launch.group_ps = it->second;
   }

@@ -7,8 +7,8 @@
 
 #include "daemon/profile_records.h"
 #include "daemon/shelves.h"
+#include "ipc/bound_plan.h"
 #include "ipc/frames.h"
-#include "ipc/plan_frame.h"
 
 namespace quern::daemon {
 
@@ -28,7 +28,7 @@ class Profiles {
 
   /// A plan of this function is about to be sent to that place: its kernels are the function's from now on, and each
   /// launch is told what a group of it took before.
-  void prepare(const FunctionVersion& function, const KernelPlace& place, ipc::PlanFrame& plan);
+  void prepare(const FunctionVersion& function, const KernelPlace& place, const Plan& plan, ipc::PlanBinding& binding);
 
   /// The median; 0 if it was never seen there undisturbed.
   uint64_t group_ps(const KernelPlace& place, uint64_t identity) const;
@@ -61,6 +61,6 @@ class Profiles {
 };
 
 /// The work-groups of a launch; 0 where the driver picks their size.
-uint64_t groups_of(const ipc::PlanFrame::Launch& launch);
+uint64_t groups_of(const PlannedLaunch& launch);
 
 }  // namespace quern::daemon

@@ -20,13 +20,30 @@ void add(Profiles& profiles, const Sample& one, const KernelPlace& place = kHere
   profiles.add(place, {&one, 1}, now_s);
 }
 
-ipc::PlanFrame::Launch launch(uint64_t identity, uint32_t kernel, uint64_t global, uint64_t local) {
-  ipc::PlanFrame::Launch one;
-  one.identity = identity;
+PlannedLaunch launch(uint32_t kernel, uint64_t global, uint64_t local) {
+  PlannedLaunch one;
   one.kernel = kernel;
   one.global = {global, 1, 1};
   one.local = {local, 1, 1};
   return one;
+}
+
+// One kernel of a plan.
+struct PreparedKernel {
+  uint64_t identity = 0;
+  PlannedLaunch launch;
+};
+
+// What is known of each after a plan of these kernels was prepared.
+std::vector<ipc::PlanBinding::Launch> prepare(Profiles& profiles, const std::vector<PreparedKernel>& kernels) {
+  Plan plan;
+  ipc::PlanBinding binding;
+  for (const PreparedKernel& kernel : kernels) {
+    plan.launches.push_back(kernel.launch);
+    binding.launches.push_back({.identity = kernel.identity});
+  }
+  profiles.prepare(kSaxpy, kHere, plan, binding);
+  return binding.launches;
 }
 
 TEST(Profiles, ATimeIsThatOfAGroup) {
@@ -118,12 +135,10 @@ TEST(Profiles, APlanIsToldWhatItsKernelsTookBefore) {
   Profiles profiles;
   add(profiles, sample(7, 10, 500));
   add(profiles, sample(8, 10, 900), kThere);
-  ipc::PlanFrame plan;
-  plan.launches = {launch(7, 0, 640, 64), launch(8, 1, 640, 0), launch(7, 2, 640, 64)};
-  profiles.prepare(kSaxpy, kHere, plan);
-  EXPECT_EQ(plan.launches[0].group_ps, 50'000u);
-  EXPECT_EQ(plan.launches[1].group_ps, 0u) << "seen elsewhere only";
-  EXPECT_EQ(plan.launches[2].group_ps, 50'000u);
+  const auto launches = prepare(profiles, {{7, launch(0, 640, 64)}, {8, launch(1, 640, 0)}, {7, launch(2, 640, 64)}});
+  EXPECT_EQ(launches[0].group_ps, 50'000u);
+  EXPECT_EQ(launches[1].group_ps, 0u) << "seen elsewhere only";
+  EXPECT_EQ(launches[2].group_ps, 50'000u);
   const std::vector<FunctionKernelRecord> wanted = {{kSaxpy, 7, 0, 10}, {kSaxpy, 8, 1, 0}};
   EXPECT_EQ(profiles.kernels_of(kSaxpy), wanted) << "launches that are alike are one kernel";
   EXPECT_TRUE(profiles.kernels_of({"a", "saxpy", "v2"}).empty());
@@ -133,7 +148,7 @@ TEST(Profiles, APlanIsToldWhatItsKernelsTookBefore) {
 }
 
 TEST(Profiles, GroupsOfAllDimensionsCount) {
-  auto one = launch(1, 0, 640, 64);
+  auto one = launch(0, 640, 64);
   EXPECT_EQ(groups_of(one), 10u);
   one.dimensions = 2;
   one.global[1] = 12;
@@ -147,9 +162,7 @@ TEST(Profiles, WhatChangedIsTakenOnceAndInPieces) {
   Profiles profiles;
   for (uint64_t kernel = 1; kernel <= 3; ++kernel) add(profiles, sample(kernel, 1, 100));
   add(profiles, sample(1, 1, 100));
-  ipc::PlanFrame plan;
-  plan.launches = {launch(1, 0, 64, 64)};
-  profiles.prepare(kSaxpy, kHere, plan);
+  prepare(profiles, {{1, launch(0, 64, 64)}});
   const ProfileRecords first = profiles.take_changed(2);
   ASSERT_EQ(first.kernels.size(), 2u);
   EXPECT_EQ(first.kernels[0].identity, 1u) << "the first to change";
@@ -160,7 +173,7 @@ TEST(Profiles, WhatChangedIsTakenOnceAndInPieces) {
   ASSERT_EQ(second.kernels.size(), 1u);
   EXPECT_EQ(second.kernels[0].identity, 3u);
   EXPECT_TRUE(profiles.take_changed(2).empty());
-  profiles.prepare(kSaxpy, kHere, plan);
+  prepare(profiles, {{1, launch(0, 64, 64)}});
   EXPECT_TRUE(profiles.take_changed(2).empty()) << "nothing new was learned";
   add(profiles, sample(2, 1, 100));
   EXPECT_EQ(profiles.take_changed(2).kernels.size(), 1u);
@@ -170,9 +183,7 @@ TEST(Profiles, WhatWasKeptComesBack) {
   Profiles before;
   for (int i = 0; i < 50; ++i) add(before, sample(7, 10, static_cast<uint64_t>(500 + i)));
   add(before, sample(8, 1, 100), kAnother);
-  ipc::PlanFrame plan;
-  plan.launches = {launch(7, 4, 640, 64)};
-  before.prepare(kSaxpy, kHere, plan);
+  prepare(before, {{7, launch(4, 640, 64)}});
   const ProfileRecords kept = before.take_changed(100);
   Profiles after;
   after.load(kept);

@@ -378,7 +378,7 @@ class Runner {
   void learn(sched::LauncherId launcher, const ipc::DeviceUsed& used);
   void learn_gaps(sched::LauncherId lane, std::span<const ipc::DeviceUsed::Gap> gaps);
   /// A plan is about to be sent: its launches are told what they took before.
-  void complete(const LiveRun& run, ipc::PlanFrame& plan);
+  void complete(const LiveRun& run, const Plan& plan, ipc::PlanBinding& binding);
   FunctionName& meet(const DeployedFunction& function);
   void called(const DeployedFunction& function);
   void bring_gaps_back(const FunctionVersion& function, sched::FunctionId id);

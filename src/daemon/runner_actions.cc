@@ -234,8 +234,9 @@ void Runner::try_push(uint64_t run_id) {
   LiveRun& run = it->second;
   Executor& executor = executors_.at(run.executor);
   if (executor.is_doomed) return;  // its loss is what the core will hear of
-  const auto there = executor.process->require(*run.function, run.plan, *run.binary, {*run.blocks, run.passes},
-                                               [this, &run](ipc::PlanFrame& plan) { complete(run, plan); });
+  const auto there = executor.process->require(
+      *run.function, run.plan, *run.binary, {*run.blocks, run.passes},
+      [this, &run](const Plan& plan, ipc::PlanBinding& binding) { complete(run, plan, binding); });
   if (!there.ok()) {
     if (there.error().code == ErrorCode::kUnavailable) return doom(run.executor, there.error());
     run.report.error = there.error();

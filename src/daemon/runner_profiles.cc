@@ -113,9 +113,9 @@ void Runner::learn_gaps(sched::LauncherId lane, std::span<const ipc::DeviceUsed:
   for (auto& [after, times] : seen) feed(sched::GapsKnown{on_device, function, after, std::move(times)});
 }
 
-void Runner::complete(const LiveRun& run, ipc::PlanFrame& plan) {
+void Runner::complete(const LiveRun& run, const Plan& plan, ipc::PlanBinding& binding) {
   const Executor& executor = executors_.at(run.executor);
-  profiles_.prepare(version_of(*run.function), {executor.domain, device(executor.device).config.name}, plan);
+  profiles_.prepare(version_of(*run.function), {executor.domain, device(executor.device).config.name}, plan, binding);
 }
 
 Runner::FunctionName& Runner::meet(const DeployedFunction& function) {

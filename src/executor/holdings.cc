@@ -138,22 +138,23 @@ Status Holdings::load_program(const ipc::LoadProgram& frame, os::Fd fd) {
 
 Status Holdings::prepare_plan(const ipc::PreparePlan& frame, os::Fd fd) {
   QUERN_TRY(const os::Mapping memory, map_sealed(fd, frame.size_bytes));
-  auto plan = std::make_shared<PreparedPlan>();
-  QUERN_TRY(plan->frame, ipc::decode_plan(memory.bytes()));
-  const auto& buffers = plan->frame.buffers;
-  plan->constants.resize(buffers.size());
-  using Role = ipc::PlanFrame::Role;
+  QUERN_TRY(ipc::BoundPlan bound, ipc::decode_plan(memory.bytes()));
+  auto prepared = std::make_shared<PreparedPlan>();
+  prepared->plan = std::move(bound.plan);
+  prepared->binding = std::move(bound.binding);
+  const auto& buffers = prepared->plan.buffers;
+  prepared->constants.resize(buffers.size());
   return tables_.with([&](Tables& tables) -> Status {
-    plan->program = find_in(tables.programs, plan->frame.program);
-    if (!plan->program) return internal(fmt::format("plan {}: its program is not loaded", frame.plan));
+    prepared->program = find_in(tables.programs, prepared->binding.program);
+    if (!prepared->program) return internal(fmt::format("plan {}: its program is not loaded", frame.plan));
     for (size_t i = 0; i < buffers.size(); ++i) {
-      if (buffers[i].role == Role::kInput || buffers[i].role == Role::kOutput) ++plan->bound_buffers;
+      if (buffers[i].role == Role::kInput || buffers[i].role == Role::kOutput) ++prepared->bound_buffers;
       if (buffers[i].role != Role::kConstant) continue;
-      plan->constants[i] = find_in(tables.objects, buffers[i].object);
-      if (plan->constants[i] && plan->constants[i]->size_bytes() < buffers[i].size_bytes)
+      prepared->constants[i] = find_in(tables.objects, prepared->binding.objects[i]);
+      if (prepared->constants[i] && prepared->constants[i]->size_bytes() < buffers[i].size_bytes)
         return internal(fmt::format("plan {}: a constant is smaller than its buffer", frame.plan));
     }
-    tables.plans[frame.plan] = std::move(plan);
+    tables.plans[frame.plan] = std::move(prepared);
     return {};
   });
 }

@@ -11,8 +11,8 @@
 #include "executor/device_object.h"
 #include "executor/loader.h"
 #include "hal/device.h"
+#include "ipc/bound_plan.h"
 #include "ipc/frames.h"
-#include "ipc/plan_frame.h"
 #include "os/fd.h"
 #include "os/guarded.h"
 #include "os/shared_memory.h"
@@ -28,7 +28,8 @@ struct MappedSegment {
 /// A plan with what it needs, checked against its program. Lanes add what is theirs.
 struct PreparedPlan {
   // Constant after construction.
-  ipc::PlanFrame frame;
+  Plan plan;
+  ipc::PlanBinding binding;
   std::shared_ptr<hal::Program> program;
   uint32_t bound_buffers = 0;  ///< inputs and outputs
   // Until it is dropped, which it is while no run uses it: what it holds of the device goes at once, even if a lane

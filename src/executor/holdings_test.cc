@@ -48,10 +48,14 @@ class HoldingsTest : public testing::Test {
   }
   // A plan whose only buffer is this object.
   Status prepare(uint64_t id, uint64_t object, uint64_t size) {
-    ipc::PlanFrame plan;
-    plan.program = kLoaded;
-    plan.buffers = {{.role = ipc::PlanFrame::Role::kConstant, .size_bytes = size, .object = object}};
-    const Bytes bytes = ipc::encode(plan);
+    ipc::BoundPlan bound;
+    PlannedBuffer& buffer = bound.plan.buffers.emplace_back();
+    buffer.role = Role::kConstant;
+    buffer.size_bytes = size;
+    bound.binding.program = kLoaded;
+    bound.binding.objects = {object};
+    bound.binding.placement.places.resize(1);
+    const Bytes bytes = ipc::encode(bound.plan, bound.binding);
     return holdings_->prepare_plan({id, bytes.size()}, *os::immutable_copy("plan", bytes));
   }
   std::shared_ptr<DeviceObject> constant_of(uint64_t plan) { return holdings_->plan(plan)->constants[0]; }

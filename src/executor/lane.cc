@@ -19,19 +19,24 @@
 namespace quern::executor {
 namespace {
 
-using Role = ipc::PlanFrame::Role;
-
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
 constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
 // From the end of a run until whoever fills the pause after it is on the core.
 constexpr Duration kHandOver = Duration::micros(100);
 
+/// Whatever order: two launches of an entry are alike if all their arguments are.
 struct SameLaunch {
   template <class Key>
   bool operator()(const Key& one, const Key& two) const {
     if (one.first != two.first) return one.first < two.first;
-    return std::lexicographical_compare(one.second.begin(), one.second.end(), two.second.begin(), two.second.end());
+    const auto key = [](const PlannedArgument& a) {
+      const Scalar& fixed = a.scalar.fixed;
+      return std::tuple(a.kind, a.buffer, a.offset_bytes, a.size_bytes, a.scalar.slot, fixed.dtype, fixed.bits,
+                        a.local_bytes);
+    };
+    return std::lexicographical_compare(one.second.begin(), one.second.end(), two.second.begin(), two.second.end(),
+                                        [&](const auto& a, const auto& b) { return key(a) < key(b); });
   }
 };
 
@@ -197,14 +202,14 @@ void Lane::trim() {
 
 Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
   QUERN_TRY(Ready * ready, make_ready(command.plan));
-  const ipc::PlanFrame& frame = ready->plan->frame;
-  if (command.bindings.size() != ready->plan->bound_buffers || command.scalars.size() != frame.slots)
+  const Plan& plan = ready->plan();
+  if (command.bindings.size() != ready->prepared->bound_buffers || command.scalars.size() != plan.slots.size())
     return internal(fmt::format("run {}: does not fit its plan", command.run));
   if (Status taken = take_memory(*ready, command.lane_bytes); !taken.ok()) {
     ended.no_room = taken.error().code == ErrorCode::kExhausted;
     return taken;
   }
-  rounds_.assign(frame.reports, 0);
+  rounds_.assign(plan.reported.size(), 0);
   if (command.profile) profile_.assign(kMostProfiled, {});
   QUERN_TRY(bind(*ready, command));
   if (Status made = make_objects(*ready); !made.ok()) {
@@ -216,7 +221,7 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
     return made;
   }
   QUERN_TRY(copy_in(*ready));
-  QUERN_TRY(bool went_through, walk(*ready, command, {0, static_cast<uint32_t>(frame.steps.size())}));
+  QUERN_TRY(bool went_through, walk(*ready, command, {0, static_cast<uint32_t>(plan.steps.size())}));
   // Also for what no kernel used: a run that ended has all it needs.
   if (went_through) {
     QUERN_TRY(went_through, await_constants(*ready, command.run));
@@ -237,14 +242,14 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
 Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   if (const auto it = ready_.find(plan_id); it != ready_.end()) return &it->second;
   Ready ready;
-  ready.plan = holdings_.plan(plan_id);
-  if (!ready.plan) return internal(fmt::format("plan {}: is not here", plan_id));
-  const ipc::PlanFrame& frame = ready.plan->frame;
+  ready.prepared = holdings_.plan(plan_id);
+  if (!ready.prepared) return internal(fmt::format("plan {}: is not here", plan_id));
+  const Plan& plan = ready.plan();
   // A kernel object per entry and arguments keeps these set, and stays in the caches where it is launched again and
   // again. Where there are very many, those of one entry share.
-  std::map<std::pair<std::string_view, std::span<const ipc::PlanFrame::Argument>>, uint32_t, SameLaunch> same;
+  std::map<std::pair<std::string_view, std::span<const PlannedArgument>>, uint32_t, SameLaunch> same;
   std::map<std::string_view, uint32_t> of_entry;
-  for (const auto& launch : frame.launches) {
+  for (const auto& launch : plan.launches) {
     const auto [known, is_new] = same.try_emplace({launch.entry, launch.arguments});
     if (is_new) {
       const auto any = of_entry.find(launch.entry);
@@ -252,21 +257,23 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
         known->second = any->second;
       } else {
         known->second = of_entry[launch.entry] = static_cast<uint32_t>(ready.kernels.size());
-        QUERN_TRY(ready.kernels.emplace_back(), ready.plan->program->create_kernel(launch.entry));
+        QUERN_TRY(ready.kernels.emplace_back(), ready.prepared->program->create_kernel(launch.entry));
       }
     }
     ready.kernel_of.push_back(known->second);
   }
-  for (const auto& launch : frame.launches)
-    ready.cuts.push_back(cut_of(launch, holdings_.device().caps().launch_offset));
-  for (const auto& buffer : frame.buffers)
-    if (buffer.role == Role::kOutput && buffer.arena == ipc::PlanFrame::kNone && !holdings_.in_place())
+  const ipc::PlanBinding& binding = ready.prepared->binding;
+  for (size_t i = 0; i < plan.launches.size(); ++i)
+    ready.cuts.push_back(cut_of(plan.launches[i], binding.launches[i], holdings_.device().caps().launch_offset));
+  for (size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].role == Role::kOutput && binding.placement.places[i].arena == Placement::kElsewhere &&
+        !holdings_.in_place())
       return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
   return &ready_.emplace(plan_id, std::move(ready)).first->second;
 }
 
 Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   bound_.assign(buffers.size(), nullptr);
   host_.assign(buffers.size(), nullptr);
   bindings_.assign(buffers.size(), nullptr);
@@ -321,7 +328,7 @@ Result<std::shared_ptr<hal::Buffer>> Lane::import(uint32_t segment_id, uint64_t 
 }
 
 Status Lane::copy_in(Ready& ready) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kInput) continue;
     QUERN_TRY(const uint64_t point, queue_->write(*bound_[i], 0, {host_[i], buffers[i].size_bytes}));
@@ -331,7 +338,7 @@ Status Lane::copy_in(Ready& ready) {
 }
 
 Status Lane::copy_out(Ready& ready) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!host_[i] || buffers[i].role != Role::kOutput) continue;
     QUERN_TRY(const uint64_t point, queue_->read(*bound_[names_[i]], 0, {host_[i], buffers[i].size_bytes}));
@@ -343,7 +350,7 @@ Status Lane::copy_out(Ready& ready) {
 // An output whose name was swapped away is copied to where its caller looks for it. Two that stand in each other's
 // place go by way of a third.
 Status Lane::bring_home(Ready& ready) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   std::vector<std::pair<hal::Buffer*, uint32_t>> moves;  // from, to
   bool cross = false;
   for (uint32_t i = 0; i < buffers.size(); ++i) {
@@ -387,7 +394,7 @@ std::optional<Lane::Breakage> Lane::breakage(uint64_t plan) {
   const auto ready = ready_.find(plan);
   for (const InFlight& one : in_flight_)
     if (one.point == failed && one.launch != ipc::kNoLaunch && ready != ready_.end())
-      broken.entry = ready->second.plan->frame.launches[one.launch].entry;
+      broken.entry = ready->second.plan().launches[one.launch].entry;
   return broken;
 }
 

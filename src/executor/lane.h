@@ -14,8 +14,8 @@
 
 #include "executor/holdings.h"
 #include "hal/device.h"
+#include "ipc/bound_plan.h"
 #include "ipc/frames.h"
-#include "ipc/plan_frame.h"
 #include "ipc/ring.h"
 #include "ipc/shared_page.h"
 #include "launcher/permit.h"
@@ -58,7 +58,7 @@ class Lane {
   };
   /// What this lane keeps for a plan: kernels with their arguments, and views.
   struct Ready {
-    std::shared_ptr<PreparedPlan> plan;
+    std::shared_ptr<PreparedPlan> prepared;
     std::vector<std::unique_ptr<hal::Kernel>> kernels;  ///< made once, and shared where a plan has very many launches
     std::vector<uint32_t> kernel_of;                    ///< per launch, into `kernels`
     std::vector<Cut> cuts;                              ///< per launch
@@ -67,6 +67,8 @@ class Lane {
     /// made yet); and views of those.
     std::vector<std::shared_ptr<hal::Buffer>> own;
     std::map<ViewKey, std::shared_ptr<hal::Buffer>> own_views;
+
+    const Plan& plan() const { return prepared->plan; }
   };
   using ImportKey = std::tuple<uint32_t, uint64_t, uint64_t>;  ///< segment, offset, size
   struct Import {
@@ -75,10 +77,10 @@ class Lane {
   };
   /// Steps that are under way: those of the plan, or of a round of a repeat in it.
   struct Level {
-    uint32_t next = 0, end = 0;                ///< that follow the one that is under way
-    const ipc::PlanFrame::Step* of = nullptr;  ///< the repeat; null: the plan
-    uint64_t round = 0;                        ///< of it, from 0
-    bool is_check = false;                     ///< what its until looks at is computed
+    uint32_t next = 0, end = 0;       ///< that follow the one that is under way
+    const PlannedStep* of = nullptr;  ///< the repeat; null: the plan
+    uint64_t round = 0;               ///< of it, from 0
+    bool is_check = false;            ///< what its until looks at is computed
   };
   struct InFlight {
     uint64_t point = 0, expected_ns = 0;
@@ -129,20 +131,20 @@ class Lane {
   // meanwhile.
   void bind_constants(Ready& ready);
   Result<bool> await_constant(uint64_t run, uint32_t buffer);
-  Result<bool> await_constants(uint64_t run, const ipc::PlanFrame::Launch& launch);
+  Result<bool> await_constants(uint64_t run, const PlannedLaunch& launch);
   Result<bool> await_constants(Ready& ready, uint64_t run);
 
   // lane_steps.cc: what a plan does, step by step. False if the run was stopped meanwhile.
   Result<bool> walk(Ready& ready, const ipc::RunCommand& command, Level level);
   Result<bool> launch(Ready& ready, const ipc::RunCommand& command, uint32_t index);
-  Result<bool> fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill);
-  Result<bool> repeat(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Step& step);
-  Result<bool> is_met(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Until& until, uint64_t round);
+  Result<bool> fill(Ready& ready, const ipc::RunCommand& command, const PlannedFill& fill);
+  Result<bool> repeat(Ready& ready, const ipc::RunCommand& command, const PlannedStep& step);
+  Result<bool> is_met(Ready& ready, const ipc::RunCommand& command, const PlannedUntil& until, uint64_t round);
   Result<hal::Buffer*> resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size);
 
   // lane_gate.cc: what may be launched, and what ended.
-  static Cut cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset);
-  static Cut cut_of(const ipc::PlanFrame::Fill& fill);
+  static Cut cut_of(const PlannedLaunch& launch, const ipc::PlanBinding::Launch& known, bool has_offset);
+  static Cut cut_of(const PlannedFill& fill);
   /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
   /// meanwhile.
   Result<uint64_t> pass_gate(Ready& ready, uint64_t run, uint32_t launch, const Cut& cut, uint64_t parts);
@@ -171,7 +173,7 @@ class Lane {
   void submitted(const InFlight& what, Time made);
 
   // lane_ahead.cc: what comes next, for who chooses among those that wait.
-  static Level round_of(const ipc::PlanFrame& plan, const ipc::PlanFrame::Step& repeat, uint64_t round, bool is_check);
+  static Level round_of(const Plan& plan, const PlannedStep& repeat, uint64_t round, bool is_check);
   static ipc::WorkReady::Kernel kernel_ahead(const Ready& ready, uint32_t launch, const Cut& cut, uint64_t parts);
   /// What follows the launch that is under way, after what `into` has already.
   void look_ahead(const Ready& ready, ipc::WorkReady& into) const;

@@ -22,9 +22,8 @@ bool is_alike(const Kernel& one, const Kernel& other) {
 
 }  // namespace
 
-Lane::Level Lane::round_of(const ipc::PlanFrame& plan, const ipc::PlanFrame::Step& step, uint64_t round,
-                           bool is_check) {
-  const ipc::PlanFrame::Repeat& repeat = plan.repeats[step.index];
+Lane::Level Lane::round_of(const Plan& plan, const PlannedStep& step, uint64_t round, bool is_check) {
+  const PlannedRepeat& repeat = plan.repeats[step.index];
   const size_t variant = repeat.bodies.size() == 1 ? 0 : round;
   if (!is_check) return {repeat.bodies[variant], repeat.checks[variant], &step, round, false};
   const uint32_t end = variant + 1 < repeat.bodies.size() ? repeat.bodies[variant + 1] : step.end;
@@ -34,25 +33,25 @@ Lane::Level Lane::round_of(const ipc::PlanFrame& plan, const ipc::PlanFrame::Ste
 ipc::WorkReady::Kernel Lane::kernel_ahead(const Ready& ready, uint32_t launch, const Cut& cut, uint64_t parts) {
   const auto time_ns = static_cast<uint64_t>(cut.part_ns * static_cast<double>(parts));
   if (launch == ipc::kNoLaunch) return {0, 0, time_ns, false};
-  return {ready.plan->frame.launches[launch].identity, parts * cut.groups, time_ns, cut.parts > 1};
+  return {ready.prepared->binding.launches[launch].identity, parts * cut.groups, time_ns, cut.parts > 1};
 }
 
 void Lane::look_ahead(const Ready& ready, ipc::WorkReady& into) const {
-  const ipc::PlanFrame& plan = ready.plan->frame;
+  const Plan& plan = ready.plan();
   std::vector<Level> path = path_;
   for (int steps = 0; !path.empty() && into.kernels.size() < into.kMost && steps < kMostSteps; ++steps) {
     Level& level = path.back();
     if (level.next < level.end) {
-      const ipc::PlanFrame::Step& step = plan.steps[level.next];
+      const PlannedStep& step = plan.steps[level.next];
       level.next = step.end;
       switch (step.kind) {
-        case ipc::PlanFrame::Step::Kind::kLaunch:
+        case PlannedStep::Kind::kLaunch:
           into.kernels.push_back(kernel_ahead(ready, step.index, ready.cuts[step.index], ready.cuts[step.index].parts));
           break;
-        case ipc::PlanFrame::Step::Kind::kFill:
+        case PlannedStep::Kind::kFill:
           into.kernels.push_back(kernel_ahead(ready, ipc::kNoLaunch, cut_of(plan.fills[step.index]), 1));
           break;
-        case ipc::PlanFrame::Step::Kind::kRepeat:
+        case PlannedStep::Kind::kRepeat:
           path.push_back(round_of(plan, step, 0, false));
           break;
       }
@@ -65,8 +64,8 @@ void Lane::look_ahead(const Ready& ready, ipc::WorkReady& into) const {
       into.pauses = true;  // how it goes on is not decided
       return;
     }
-    const ipc::PlanFrame::Repeat& repeat = plan.repeats[done.of->index];
-    if (repeat.until.every != 0 && (done.round + 1) % repeat.until.every == 0)
+    const PlannedRepeat& repeat = plan.repeats[done.of->index];
+    if (repeat.until && (done.round + 1) % repeat.until->every == 0)
       path.push_back(round_of(plan, *done.of, done.round, true));
     else if (done.round + 1 < repeat.rounds)
       path.push_back(round_of(plan, *done.of, done.round + 1, false));

@@ -8,14 +8,13 @@
 namespace quern::executor {
 
 using State = DeviceObject::State;
-using Role = ipc::PlanFrame::Role;
 
 void Lane::bind_constants(Ready& ready) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   has_constants_ = true;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].role != Role::kConstant) continue;
-    objects_[i] = ready.plan->constants[i];
+    objects_[i] = ready.prepared->constants[i];
     const DeviceObject* object = objects_[i].get();
     if (object && object->state() == State::kReady)
       bound_[i] = object->buffer().get();
@@ -48,9 +47,9 @@ Result<bool> Lane::await_constant(uint64_t run, uint32_t buffer) {
   return true;
 }
 
-Result<bool> Lane::await_constants(uint64_t run, const ipc::PlanFrame::Launch& launch) {
+Result<bool> Lane::await_constants(uint64_t run, const PlannedLaunch& launch) {
   for (const auto& argument : launch.arguments) {
-    if (argument.kind != ipc::PlanFrame::Argument::Kind::kBuffer) continue;
+    if (argument.kind != ArgumentDecl::Kind::kBuffer) continue;
     const uint32_t buffer = names_[argument.buffer];
     if (bound_[buffer]) continue;
     QUERN_TRY(const bool goes_on, await_constant(run, buffer));
@@ -60,7 +59,7 @@ Result<bool> Lane::await_constants(uint64_t run, const ipc::PlanFrame::Launch& l
 }
 
 Result<bool> Lane::await_constants(Ready& ready, uint64_t run) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   for (uint32_t i = 0; !has_constants_ && i < buffers.size(); ++i) {
     const bool is_object = buffers[i].role == Role::kConstant || objects_[i];
     if (!is_object || bound_[i]) continue;

@@ -26,10 +26,9 @@ class LaneConstants : public LaneTest {
     EXPECT_TRUE(told_.next<ipc::Loaded>().ok);
   }
 
-  ipc::PlanFrame plan_with(const std::vector<uint64_t>& objects) {
+  ipc::BoundPlan plan_with(const std::vector<uint64_t>& objects) {
     auto plan = this->plan();
-    for (const uint64_t object : objects)
-      plan.buffers.push_back({.role = Role::kConstant, .size_bytes = kObjectBytes, .object = object});
+    for (const uint64_t object : objects) add_buffer(plan, Role::kConstant, kObjectBytes, {}, object);
     return plan;
   }
   // Until the lane waits for a constant: with the gate open it takes a command in the middle of a run only there.
@@ -139,8 +138,8 @@ TEST_F(LaneConstants, AViewOfOneOutlivesTheMemoryOfTheLane) {
   load_now(kThere);
   auto plan = plan_with({kThere});
   add_copy(plan, 2, 1);
-  plan.launches[0].arguments[0].offset = 4096;
-  plan.launches[0].arguments[0].size_bytes = kBytes;
+  plan.plan.launches[0].arguments[0].offset_bytes = 4096;
+  plan.plan.launches[0].arguments[0].size_bytes = kBytes;
   prepare(kPlan, plan);
   start();
   EXPECT_TRUE(run(run_command()).ok);
@@ -158,7 +157,7 @@ TEST_F(LaneConstants, LeaveWithTheirPlanEvenIfALaneStillKnowsIt) {
   load_now(kThere);
   auto plan = plan_with({kThere});
   add_copy(plan, 2, 1);
-  plan.launches[0].arguments[0].size_bytes = kBytes;
+  plan.plan.launches[0].arguments[0].size_bytes = kBytes;
   prepare(kPlan, plan);
   start();
   EXPECT_TRUE(run(run_command()).ok);

@@ -31,7 +31,7 @@ double smoothed(double known, double seen) {
 
 }  // namespace
 
-Lane::Cut Lane::cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset) {
+Lane::Cut Lane::cut_of(const PlannedLaunch& launch, const ipc::PlanBinding::Launch& known, bool has_offset) {
   Cut cut;
   uint64_t all = 1;
   for (uint32_t axis = 0; axis < launch.dimensions; ++axis) {
@@ -40,14 +40,14 @@ Lane::Cut Lane::cut_of(const ipc::PlanFrame::Launch& launch, bool has_offset) {
     const uint64_t groups = launch.global[axis] / launch.local[axis];
     all *= groups;
     // Of equals the outermost: what is near in memory stays together.
-    if (groups >= cut.parts && launch.sliceable && has_offset) {
+    if (groups >= cut.parts && known.sliceable && has_offset) {
       cut.axis = axis;
       cut.parts = groups;
       cut.step = launch.local[axis];
     }
   }
   cut.groups = std::max<uint64_t>(1, all / cut.parts);
-  cut.part_ns = static_cast<double>(launch.group_ps) / 1000.0 * static_cast<double>(cut.groups);
+  cut.part_ns = static_cast<double>(known.group_ps) / 1000.0 * static_cast<double>(cut.groups);
   return cut;
 }
 
@@ -249,7 +249,7 @@ void Lane::learn(Ready& ready, const InFlight& done, const hal::Interval& time, 
                        std::memory_order_relaxed);
   Cut& cut = ready.cuts[done.launch];
   if (!profile_.empty()) {
-    const uint32_t kernel = ready.plan->frame.launches[done.launch].kernel;
+    const uint32_t kernel = ready.plan().launches[done.launch].kernel;
     if (kernel < profile_.size()) {
       profile_[kernel].launches += done.first == 0;
       profile_[kernel].time_ns += took_ns;

@@ -14,7 +14,7 @@
 namespace quern::executor {
 
 Status Lane::take_memory(Ready& ready, uint64_t lane_bytes) {
-  const auto& arenas = ready.plan->frame.arenas;
+  const auto& arenas = ready.prepared->binding.placement.arenas;
   if (!has_room_for(arenas)) {
     // First what is there: nobody promised room for both.
     release_memory();
@@ -69,10 +69,12 @@ Status Lane::scrub() {
 
 Status Lane::place(Ready& ready) {
   std::vector<std::shared_ptr<hal::Buffer>> own;
-  for (const auto& buffer : ready.plan->frame.buffers) {
+  const auto& buffers = ready.plan().buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Placement::Place& at = ready.prepared->binding.placement.places[i];
     own.emplace_back();
-    if (buffer.arena == ipc::PlanFrame::kNone) continue;
-    QUERN_TRY(own.back(), holdings_.device().view(arenas_[buffer.arena], buffer.offset, buffer.size_bytes));
+    if (at.arena == Placement::kElsewhere) continue;
+    QUERN_TRY(own.back(), holdings_.device().view(arenas_[at.arena], at.offset, buffers[i].size_bytes));
   }
   ready.own = std::move(own);
   return {};

@@ -15,8 +15,8 @@ class LaneMemory : public LaneTest {
   // Copies the first kBytes of a scratch that nobody wrote to the output.
   void prepare_scratch(uint64_t id, uint64_t scratch_bytes) {
     auto plan = this->plan();
-    plan.arenas = {scratch_bytes};
-    plan.buffers.push_back({.role = Role::kScratch, .size_bytes = scratch_bytes, .object = 0, .arena = 0});
+    plan.binding.placement.arenas = {scratch_bytes};
+    add_buffer(plan, Role::kScratch, scratch_bytes, {0, 0});
     add_copy(plan, 2, 1);
     prepare(id, plan);
   }
@@ -71,9 +71,9 @@ TEST_F(LaneMemory, GrowsByLettingGoFirstAndNeverShrinks) {
 
 TEST_F(LaneMemory, ServesPlansWithSeveralArenasToo) {
   auto two = plan();
-  two.arenas = {16 << 10, 32 << 10};
-  two.buffers.push_back({.role = Role::kScratch, .size_bytes = 16 << 10, .object = 0, .arena = 0});
-  two.buffers.push_back({.role = Role::kScratch, .size_bytes = 32 << 10, .object = 0, .arena = 1});
+  two.binding.placement.arenas = {16 << 10, 32 << 10};
+  add_buffer(two, Role::kScratch, 16 << 10, {0, 0});
+  add_buffer(two, Role::kScratch, 32 << 10, {1, 0});
   add_copy(two, 0, 2);
   add_copy(two, 2, 3);
   add_copy(two, 3, 1);

@@ -9,10 +9,8 @@
 
 namespace quern::executor {
 
-using Role = ipc::PlanFrame::Role;
-
 Status Lane::bind_object(Ready& ready, size_t buffer) {
-  const uint64_t size = ready.plan->frame.buffers[buffer].size_bytes;
+  const uint64_t size = ready.plan().buffers[buffer].size_bytes;
   objects_[buffer] = holdings_.object(bindings_[buffer]->object, size);
   if (objects_[buffer]->size_bytes() != size)
     return internal(fmt::format("object {}: has another size than its tensor", bindings_[buffer]->object));
@@ -25,7 +23,7 @@ Status Lane::bind_object(Ready& ready, size_t buffer) {
 // Every byte of it is overwritten before anyone may read it: fresh memory needs no zeros.
 Status Lane::make_objects(Ready& ready) {
   if (holdings_.in_place()) return {};
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   made_.assign(buffers.size(), nullptr);
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].role != Role::kOutput || bindings_[i]->object == 0) continue;
@@ -40,7 +38,7 @@ Status Lane::make_objects(Ready& ready) {
 }
 
 Status Lane::fill_objects(Ready& ready) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!made_[i]) continue;
     QUERN_TRY(const uint64_t point, queue_->copy(*bound_[names_[i]], 0, *made_[i], 0, buffers[i].size_bytes));
@@ -51,7 +49,7 @@ Status Lane::fill_objects(Ready& ready) {
 
 // Where tensors are used in place the host's copy is the only one there is: it is read where the run wrote it.
 void Lane::leave_objects(Ready& ready) {
-  const auto& buffers = ready.plan->frame.buffers;
+  const auto& buffers = ready.plan().buffers;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].role != Role::kOutput || bindings_[i]->object == 0) continue;
     if (!holdings_.in_place()) {

@@ -16,9 +16,7 @@ class LaneObjects : public LaneTest {
   void prepare_copy(uint64_t id) {
     auto plan = this->plan();
     if (!holdings_->in_place()) {
-      plan.arenas = {kBytes};
-      plan.buffers[0].arena = ipc::PlanFrame::kNone;
-      plan.buffers[1].offset = 0;
+      plan.binding.placement = {{{}, {0, 0}}, {kBytes}};
     }
     add_copy(plan, 0, 1);
     prepare(id, plan);
@@ -147,7 +145,7 @@ TEST_F(LaneObjects, InPlaceAnOutputIsReadWhereItWasWritten) {
   faults_->bytes_until_failure = 0;
   std::memset(output_.bytes().data(), 44, kBytes);  // there is one copy
   auto plan = this->plan();
-  plan.buffers.push_back({.role = Role::kOutput, .size_bytes = kBytes});
+  add_buffer(plan, Role::kOutput, kBytes, {});
   add_copy(plan, 0, 1);
   prepare(2, plan);
   const auto second = ipc::Arena::create("out", ipc::Direction::kOutput, uint64_t{1} << 30)->take(kBytes);

@@ -15,20 +15,20 @@ namespace {
 
 constexpr double kFillBytesPerNs = 4;  // memory of every device is at least as fast
 
-using Kind = ipc::PlanFrame::Argument::Kind;
-using Role = ipc::PlanFrame::Role;
+using Kind = ArgumentDecl::Kind;
 
-Scalar value_of(const ipc::PlanFrame::Value& value, const ipc::RunCommand& command) {
-  return {value.dtype, value.slot == ipc::PlanFrame::kNone ? value.bits : command.scalars[value.slot]};
+Scalar value_of(const PlannedScalar& value, const ipc::RunCommand& command) {
+  if (value.slot == PlannedScalar::kFixed) return value.fixed;
+  return {value.fixed.dtype, command.scalars[value.slot]};
 }
 
-std::string_view word_of(ipc::PlanFrame::Until::Compare compare) {
+std::string_view word_of(UntilDecl::Compare compare) {
   switch (compare) {
-    case ipc::PlanFrame::Until::Compare::kBelow:
+    case UntilDecl::Compare::kBelow:
       return "below";
-    case ipc::PlanFrame::Until::Compare::kAbove:
+    case UntilDecl::Compare::kAbove:
       return "above";
-    case ipc::PlanFrame::Until::Compare::kEquals:
+    case UntilDecl::Compare::kEquals:
       break;
   }
   return "equal to";
@@ -37,21 +37,21 @@ std::string_view word_of(ipc::PlanFrame::Until::Compare compare) {
 }  // namespace
 
 Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, Level level) {
-  const ipc::PlanFrame& frame = ready.plan->frame;
+  const Plan& plan = ready.plan();
   const size_t depth = path_.size();
   path_.push_back(level);
   while (path_[depth].next < level.end) {
-    const ipc::PlanFrame::Step& step = frame.steps[path_[depth].next];
+    const PlannedStep& step = plan.steps[path_[depth].next];
     path_[depth].next = step.end;
     Result<bool> goes_on = true;
     switch (step.kind) {
-      case ipc::PlanFrame::Step::Kind::kLaunch:
+      case PlannedStep::Kind::kLaunch:
         goes_on = launch(ready, command, step.index);
         break;
-      case ipc::PlanFrame::Step::Kind::kFill:
-        goes_on = fill(ready, command, frame.fills[step.index]);
+      case PlannedStep::Kind::kFill:
+        goes_on = fill(ready, command, plan.fills[step.index]);
         break;
-      case ipc::PlanFrame::Step::Kind::kRepeat:
+      case PlannedStep::Kind::kRepeat:
         goes_on = repeat(ready, command, step);
         break;
     }
@@ -64,7 +64,7 @@ Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, Level leve
 Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size) {
   const uint32_t buffer = names_[name];
   if (size == 0) return bound_[buffer];
-  const auto& decl = ready.plan->frame.buffers[buffer];
+  const auto& decl = ready.plan().buffers[buffer];
   if (objects_[buffer] && decl.role != Role::kConstant) {
     QUERN_TRY(auto view, holdings_.device().view(objects_[buffer]->buffer(), offset, size));
     return in_use_.emplace_back(std::move(view)).get();
@@ -78,9 +78,9 @@ Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset,
   const ViewKey key{buffer, offset, size};
   if (decl.role == Role::kConstant) {
     if (const auto known = ready.constant_views.find(key); known != ready.constant_views.end()) return known->second;
-    QUERN_TRY(auto view, holdings_.device().view(ready.plan->constants[buffer]->buffer(), offset, size));
+    QUERN_TRY(auto view, holdings_.device().view(ready.prepared->constants[buffer]->buffer(), offset, size));
     ready.constant_views.emplace(key, view.get());
-    return ready.plan->views.with([&](auto& views) { return views.emplace_back(std::move(view)).get(); });
+    return ready.prepared->views.with([&](auto& views) { return views.emplace_back(std::move(view)).get(); });
   }
   if (const auto known = ready.own_views.find(key); known != ready.own_views.end()) return known->second.get();
   QUERN_TRY(auto view, holdings_.device().view(ready.own[buffer], offset, size));
@@ -88,7 +88,7 @@ Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset,
 }
 
 Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t index) {
-  const ipc::PlanFrame::Launch& launch = ready.plan->frame.launches[index];
+  const PlannedLaunch& launch = ready.plan().launches[index];
   // Before the gates, which may close meanwhile.
   if (!has_constants_) {
     QUERN_TRY(const bool goes_on, await_constants(command.run, launch));
@@ -98,12 +98,12 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   for (const auto& argument : launch.arguments) {
     switch (argument.kind) {
       case Kind::kBuffer: {
-        QUERN_TRY(hal::Buffer * buffer, resolve(ready, argument.buffer, argument.offset, argument.size_bytes));
+        QUERN_TRY(hal::Buffer * buffer, resolve(ready, argument.buffer, argument.offset_bytes, argument.size_bytes));
         arguments_.push_back(buffer);
         break;
       }
       case Kind::kScalar:
-        arguments_.push_back(value_of(argument.value, command));
+        arguments_.push_back(value_of(argument.scalar, command));
         break;
       case Kind::kLocal:
         arguments_.push_back(hal::LocalMemory{argument.local_bytes});
@@ -138,61 +138,60 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
 }
 
 // Nobody learns how long one takes. What takes for ever to all appearance would wait while every gap passes.
-Lane::Cut Lane::cut_of(const ipc::PlanFrame::Fill& fill) {
+Lane::Cut Lane::cut_of(const PlannedFill& fill) {
   Cut cut;
   cut.part_ns = std::max(1.0, static_cast<double>(fill.size_bytes) / kFillBytesPerNs);
   return cut;
 }
 
-Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Fill& fill) {
+Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const PlannedFill& fill) {
   const Cut cut = cut_of(fill);
   QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, ipc::kNoLaunch, cut, 1));
   if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
   const Time made = os::now();
-  QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset, fill.size_bytes,
+  QUERN_TRY(const uint64_t point, queue_->fill(*bound_[names_[fill.buffer]], fill.offset_bytes, fill.size_bytes,
                                                std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
   const auto expected = static_cast<uint64_t>(cut.part_ns);
   submitted({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch}, made);
   return true;
 }
 
-Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Step& step) {
-  const ipc::PlanFrame::Repeat& repeat = ready.plan->frame.repeats[step.index];
-  const ipc::PlanFrame::Until& until = repeat.until;
-  if (until.every != 0 && !bound_[names_[until.buffer]]) {
-    QUERN_TRY(const bool goes_on, await_constant(command.run, names_[until.buffer]));
+Result<bool> Lane::repeat(Ready& ready, const ipc::RunCommand& command, const PlannedStep& step) {
+  const PlannedRepeat& repeat = ready.plan().repeats[step.index];
+  const std::optional<PlannedUntil>& until = repeat.until;
+  if (until && !bound_[names_[until->buffer]]) {
+    QUERN_TRY(const bool goes_on, await_constant(command.run, names_[until->buffer]));
     if (!goes_on) return false;
   }
   bool met = false;
   uint64_t round = 0;
   while (round < repeat.rounds && !met) {
-    const ipc::PlanFrame& plan = ready.plan->frame;
+    const Plan& plan = ready.plan();
     QUERN_TRY(const bool went, walk(ready, command, round_of(plan, step, round, false)));
     if (!went) return false;
     ++round;
-    if (until.every != 0 && round % until.every == 0) {
+    if (until && round % until->every == 0) {
       QUERN_TRY(const bool checked, walk(ready, command, round_of(plan, step, round - 1, true)));
       if (!checked) return false;
-      QUERN_TRY(met, is_met(ready, command, until, round));
+      QUERN_TRY(met, is_met(ready, command, *until, round));
     }
     for (const auto& [one, two] : repeat.swaps) std::swap(names_[one], names_[two]);
   }
-  if (repeat.report != ipc::PlanFrame::kNone) rounds_[repeat.report] = round;
+  if (repeat.report != PlannedRepeat::kNoReport) rounds_[repeat.report] = round;
   if (!met && repeat.limit_is_error)
     return Error{ErrorCode::kFaulted,
-                 fmt::format("'{}' was not {} {} after {} rounds; allow more rounds, or ask for less", until.name,
-                             word_of(until.compare), text_of(value_of(until.value, command)), round)};
+                 fmt::format("'{}' was not {} {} after {} rounds; allow more rounds, or ask for less", until->name,
+                             word_of(until->compare), text_of(value_of(until->value, command)), round)};
   return true;
 }
 
 // Waits for all that was launched: what is looked at must be there.
-Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ipc::PlanFrame::Until& until,
-                          uint64_t round) {
+Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const PlannedUntil& until, uint64_t round) {
   element_ = {};
   const Time made = os::now();
-  QUERN_TRY(const uint64_t point,
-            queue_->read(*bound_[names_[until.buffer]], until.offset, std::span(element_).first(size_of(until.dtype))));
+  QUERN_TRY(const uint64_t point, queue_->read(*bound_[names_[until.buffer]], until.offset_bytes,
+                                               std::span(element_).first(size_of(until.dtype))));
   submitted({.point = point, .launch = ipc::kNoLaunch}, made);
   QUERN_TRY(queue_->flush());
   QUERN_TRY(retire(ready, 0));
@@ -203,11 +202,11 @@ Result<bool> Lane::is_met(Ready& ready, const ipc::RunCommand& command, const ip
   if (order == std::partial_ordering::unordered)
     return Error{ErrorCode::kFaulted, fmt::format("'{}' is NaN after round {}; check the input", until.name, round)};
   switch (until.compare) {
-    case ipc::PlanFrame::Until::Compare::kBelow:
+    case UntilDecl::Compare::kBelow:
       return order < 0;
-    case ipc::PlanFrame::Until::Compare::kAbove:
+    case UntilDecl::Compare::kAbove:
       return order > 0;
-    case ipc::PlanFrame::Until::Compare::kEquals:
+    case UntilDecl::Compare::kEquals:
       break;
   }
   return order == 0;

@@ -18,7 +18,7 @@ constexpr size_t kMostSamples = 32, kMostSpans = 128, kMostGaps = 32;
 
 void Lane::note_ended(const Ready& ready, const InFlight& done, const hal::Interval& time, bool is_undisturbed) {
   ++used_.launches;
-  const uint64_t identity = ready.plan->frame.launches[done.launch].identity;
+  const uint64_t identity = ready.prepared->binding.launches[done.launch].identity;
   // While the grant was the same it waited for nobody.
   if (pause_.after != 0 && done.word == pause_.word && time.start_ns > pause_.at_ns && used_.gaps.size() < kMostGaps)
     used_.gaps.push_back({pause_.after, static_cast<uint64_t>(time.start_ns - pause_.at_ns)});

@@ -22,7 +22,7 @@ class LaneRuns : public LaneTest {
     auto plan = this->plan();
     for (size_t i = 0; i < copies; ++i) add_copy(plan, 0, 1);
     if (entry != "copy")
-      for (auto& launch : plan.launches) {
+      for (auto& launch : plan.plan.launches) {
         launch.entry = entry;
         launch.arguments.erase(launch.arguments.begin());
         launch.arguments.pop_back();
@@ -193,25 +193,26 @@ TEST_F(LaneRuns, TellsWhatIsTracedBeforeItWaitsAndNothingOnceTheTraceIsOver) {
 
 // Rounds of a kernel and a fill, after every second another kernel and a look at its result; then a last one.
 TEST_F(LaneRuns, TellsWhatComesNextUpToWhatIsNotDecided) {
-  using Step = ipc::PlanFrame::Step;
-  auto plan = this->plan();
+  using Kind = PlannedStep::Kind;
+  auto bound = this->plan();
+  Plan& plan = bound.plan;
   for (uint64_t identity = 1; identity <= 3; ++identity) {
-    add_copy(plan, 0, 1);
-    plan.launches.back().identity = identity;
-    plan.launches.back().group_ps = identity * 1'000'000;
+    add_copy(bound, 0, 1);
+    bound.binding.launches.back() = {identity, false, identity * 1'000'000};
   }
-  plan.fills.push_back({.buffer = 1, .offset = 0, .size_bytes = kBytes, .value = {.dtype = Dtype::kUint32}});
-  plan.steps = {{Step::Kind::kRepeat, 0, 4},
-                {Step::Kind::kLaunch, 0, 2},
-                {Step::Kind::kFill, 0, 3},
-                {Step::Kind::kLaunch, 1, 4},
-                {Step::Kind::kLaunch, 2, 5}};
-  ipc::PlanFrame::Repeat& repeat = plan.repeats.emplace_back();
+  add_fill(bound, {Dtype::kUint32, 0});
+  plan.steps = {
+      {Kind::kRepeat, 0, 4}, {Kind::kLaunch, 0, 2}, {Kind::kFill, 0, 3}, {Kind::kLaunch, 1, 4}, {Kind::kLaunch, 2, 5}};
+  PlannedRepeat& repeat = plan.repeats.emplace_back();
   repeat.rounds = 4;
   repeat.bodies = {1};
   repeat.checks = {3};
-  repeat.until = {.buffer = 1, .dtype = Dtype::kUint32, .every = 2, .value = {.dtype = Dtype::kFp64}, .name = "out"};
-  prepare(kPlan, plan);
+  PlannedUntil& until = repeat.until.emplace();
+  until.buffer = 1;
+  until.dtype = Dtype::kUint32;
+  until.every = 2;
+  until.value.fixed.dtype = Dtype::kFp64;
+  prepare(kPlan, bound);
   start();
   const auto told = [&](const ipc::LaneEvent& event, bool was_seen) {
     const auto& ready = std::get<ipc::WorkReady>(event);
@@ -243,34 +244,32 @@ TEST_F(LaneRuns, TellsWhatComesNextUpToWhatIsNotDecided) {
 
 // A double holds neither 2^53 + 1 nor 2^64 - 1.
 TEST_F(LaneRuns, UntilComparesWholeNumbersOf64BitsExactly) {
-  using Until = ipc::PlanFrame::Until;
   constexpr uint64_t kOdd = (uint64_t{1} << 53) + 1;
   start();
   uint64_t id = kPlan;
-  const auto run_until = [&](Dtype dtype, uint64_t seen, Until::Compare compare, ipc::PlanFrame::Value bound) {
+  const auto run_until = [&](Dtype dtype, uint64_t seen, UntilDecl::Compare compare, Scalar wanted) {
     auto plan = this->plan();
-    plan.fills.push_back({.buffer = 1, .offset = 0, .size_bytes = kBytes, .value = {.dtype = dtype, .bits = seen}});
-    plan.steps = {{ipc::PlanFrame::Step::Kind::kRepeat, 0, 2}, {ipc::PlanFrame::Step::Kind::kFill, 0, 2}};
-    ipc::PlanFrame::Repeat& repeat = plan.repeats.emplace_back();
+    add_fill(plan, {dtype, seen});
+    plan.plan.steps = {{PlannedStep::Kind::kRepeat, 0, 2}, {PlannedStep::Kind::kFill, 0, 2}};
+    PlannedRepeat& repeat = plan.plan.repeats.emplace_back();
     repeat.rounds = 2;
     repeat.bodies = {1};
     repeat.checks = {2};
     repeat.limit_is_error = true;
-    repeat.until = {.compare = compare, .buffer = 1, .dtype = dtype, .every = 1, .value = bound, .name = "out"};
+    repeat.until = {1, dtype, 0, 1, compare, {PlannedScalar::kFixed, wanted}, "out"};
     prepare(++id, plan);
     const auto ended = run(run_command(id));
     return ended.ok ? "met" : ended.text;
   };
-  using enum Until::Compare;
-  EXPECT_EQ(run_until(Dtype::kInt64, kOdd, kEquals, {.dtype = Dtype::kInt64, .bits = kOdd}), "met");
-  EXPECT_THAT(run_until(Dtype::kInt64, kOdd, kEquals, {.dtype = Dtype::kInt64, .bits = kOdd - 1}),
+  using enum UntilDecl::Compare;
+  EXPECT_EQ(run_until(Dtype::kInt64, kOdd, kEquals, {Dtype::kInt64, kOdd}), "met");
+  EXPECT_THAT(run_until(Dtype::kInt64, kOdd, kEquals, {Dtype::kInt64, kOdd - 1}),
               testing::HasSubstr("'out' was not equal to 9007199254740992 after 2 rounds"));
-  EXPECT_THAT(run_until(Dtype::kInt64, kOdd, kAbove, {.dtype = Dtype::kInt64, .bits = kOdd}),
+  EXPECT_THAT(run_until(Dtype::kInt64, kOdd, kAbove, {Dtype::kInt64, kOdd}),
               testing::HasSubstr("'out' was not above 9007199254740993 after 2 rounds"));
-  EXPECT_EQ(run_until(Dtype::kInt64, kOdd, kAbove, {.dtype = Dtype::kFp64, .bits = std::bit_cast<uint64_t>(0x1p53)}),
-            "met");
-  EXPECT_EQ(run_until(Dtype::kUint64, UINT64_MAX - 1, kBelow, {.dtype = Dtype::kUint64, .bits = UINT64_MAX}), "met");
-  EXPECT_THAT(run_until(Dtype::kUint64, UINT64_MAX, kBelow, {.dtype = Dtype::kUint64, .bits = UINT64_MAX}),
+  EXPECT_EQ(run_until(Dtype::kInt64, kOdd, kAbove, {Dtype::kFp64, std::bit_cast<uint64_t>(0x1p53)}), "met");
+  EXPECT_EQ(run_until(Dtype::kUint64, UINT64_MAX - 1, kBelow, {Dtype::kUint64, UINT64_MAX}), "met");
+  EXPECT_THAT(run_until(Dtype::kUint64, UINT64_MAX, kBelow, {Dtype::kUint64, UINT64_MAX}),
               testing::HasSubstr("'out' was not below 18446744073709551615 after 2 rounds"));
 }
 
@@ -333,11 +332,11 @@ TEST_F(LaneRuns, DoesNotSleepThroughTheBeginOfItsWindow) {
 TEST_F(LaneRuns, DoesNotPutMoreFillsInFlightThanItMay) {
   auto plan = this->plan();
   for (uint32_t i = 0; i < 8; ++i) {
-    plan.fills.push_back({.buffer = 1, .offset = 0, .size_bytes = kBytes, .value = {.dtype = Dtype::kUint32}});
-    plan.steps.push_back({ipc::PlanFrame::Step::Kind::kFill, i, i + 1});
+    add_fill(plan, {Dtype::kUint32, 0});
+    plan.plan.steps.push_back({PlannedStep::Kind::kFill, i, i + 1});
   }
   add_copy(plan, 0, 1);
-  plan.steps.back().end = static_cast<uint32_t>(plan.steps.size());
+  plan.plan.steps.back().end = static_cast<uint32_t>(plan.plan.steps.size());
   prepare(kPlan, plan);
   set_gate(ipc::Grant{.open = true, .depth_ns = kBytes, .depth = 256});  // four times what one is taken for
   start();
@@ -419,9 +418,10 @@ TEST_F(LaneRuns, TellsWhichLaunchHasNotEnded) {
 TEST_F(LaneRuns, ALaunchThatFailsAmongOthersInFlightIsNamedAndEndsTheLane) {
   auto plan = this->plan();
   for (int i = 0; i < 5; ++i) add_copy(plan, 0, 1);
-  plan.launches[2].entry = "fail";
-  plan.launches[2].arguments.erase(plan.launches[2].arguments.begin());
-  plan.launches[2].arguments.pop_back();
+  PlannedLaunch& failing = plan.plan.launches[2];
+  failing.entry = "fail";
+  failing.arguments.erase(failing.arguments.begin());
+  failing.arguments.pop_back();
   prepare(kPlan, plan);
   set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
   start();
@@ -440,11 +440,11 @@ TEST_F(LaneRuns, TheLaunchAfterTheLastOneThatEndedIsTheOneThatFailed) {
   auto plan = this->plan();
   for (int i = 0; i < 5; ++i) {
     add_copy(plan, 0, 1);
-    plan.launches.back().group_ps = 1'000'000;  // slices of a kernel that is known may all be in flight
-    plan.launches.back().sliceable = true;
-    plan.launches.back().global = {32, 1, 1};
+    plan.binding.launches.back().group_ps = 1'000'000;  // slices of a kernel that is known may all be in flight
+    plan.binding.launches.back().sliceable = true;
+    plan.plan.launches.back().global = {32, 1, 1};
   }
-  plan.launches[3].entry = "copy_too";
+  plan.plan.launches[3].entry = "copy_too";
   prepare(kPlan, plan);
   set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
   start();

@@ -23,8 +23,6 @@ constexpr uint64_t kBytes = 1024, kProgram = 1, kPlan = 1, kRun = 77;
 /// One lane over the fake device, with the daemon's half of its rings and gate in the test's hands.
 class LaneTest : public testing::Test {
  protected:
-  using Role = ipc::PlanFrame::Role;
-
   void SetUp() override { open(true); }
 
   void open(bool in_place, uint64_t memory_bytes = 0) {
@@ -62,35 +60,46 @@ class LaneTest : public testing::Test {
   }
 
   /// A plan with an input (buffer 0) and an output (buffer 1), and no launch yet.
-  ipc::PlanFrame plan() const {
-    ipc::PlanFrame plan;
-    plan.program = kProgram;
-    plan.buffers = {{.role = Role::kInput, .size_bytes = kBytes}, {.role = Role::kOutput, .size_bytes = kBytes}};
-    if (!holdings_->in_place()) {
-      plan.arenas = {2 * kBytes};
-      plan.buffers[0].arena = plan.buffers[1].arena = 0;
-      plan.buffers[1].offset = kBytes;
-    }
-    plan.slots = 1;
-    return plan;
+  ipc::BoundPlan plan() const {
+    ipc::BoundPlan bound;
+    bound.binding.program = kProgram;
+    const bool is_elsewhere = holdings_->in_place();
+    add_buffer(bound, Role::kInput, kBytes, is_elsewhere ? Placement::Place{} : Placement::Place{0, 0});
+    add_buffer(bound, Role::kOutput, kBytes, is_elsewhere ? Placement::Place{} : Placement::Place{0, kBytes});
+    if (!is_elsewhere) bound.binding.placement.arenas = {2 * kBytes};
+    bound.plan.slots.resize(1);
+    return bound;
+  }
+  static void add_buffer(ipc::BoundPlan& bound, Role role, uint64_t size_bytes, Placement::Place place,
+                         uint64_t object = 0) {
+    PlannedBuffer buffer;
+    buffer.role = role;
+    buffer.size_bytes = size_bytes;
+    bound.plan.buffers.push_back(std::move(buffer));
+    bound.binding.placement.places.push_back(place);
+    bound.binding.objects.push_back(object);
   }
   /// One more launch: kBytes from one buffer to another.
-  static void add_copy(ipc::PlanFrame& plan, uint32_t from, uint32_t to) {
-    ipc::PlanFrame::Launch launch{0, "copy", 1, {16, 1, 1}, {16, 1, 1}, {}};
+  static void add_copy(ipc::BoundPlan& bound, uint32_t from, uint32_t to) {
+    PlannedLaunch launch;
+    launch.entry = "copy";
+    launch.global = launch.local = {16, 1, 1};
     launch.arguments.resize(3);
     launch.arguments[0].buffer = from;
     launch.arguments[1].buffer = to;
-    launch.arguments[2].kind = ipc::PlanFrame::Argument::Kind::kScalar;
-    launch.arguments[2].value = {.slot = 0, .dtype = Dtype::kUint32, .bits = 0};
-    add_launch(plan, std::move(launch));
+    launch.arguments[2].kind = ArgumentDecl::Kind::kScalar;
+    launch.arguments[2].scalar = {0, {Dtype::kUint32, 0}};
+    const auto index = static_cast<uint32_t>(bound.plan.launches.size());
+    bound.plan.launches.push_back(std::move(launch));
+    bound.binding.launches.emplace_back();
+    bound.plan.steps.push_back({PlannedStep::Kind::kLaunch, index, index + 1, 0});
   }
-  static void add_launch(ipc::PlanFrame& plan, ipc::PlanFrame::Launch launch) {
-    const auto index = static_cast<uint32_t>(plan.launches.size());
-    plan.launches.push_back(std::move(launch));
-    plan.steps.push_back({ipc::PlanFrame::Step::Kind::kLaunch, index, index + 1});
+  /// One more fill, of the output, without a step.
+  static void add_fill(ipc::BoundPlan& bound, Scalar value) {
+    bound.plan.fills.push_back({1, 0, kBytes, {PlannedScalar::kFixed, value}});
   }
-  void prepare(uint64_t id, const ipc::PlanFrame& plan) {
-    const Bytes bytes = ipc::encode(plan);
+  void prepare(uint64_t id, const ipc::BoundPlan& bound) {
+    const Bytes bytes = ipc::encode(bound.plan, bound.binding);
     const Status prepared = holdings_->prepare_plan({id, bytes.size()}, *os::immutable_copy("plan", bytes));
     ASSERT_TRUE(prepared.ok()) << prepared.error().text;
   }

@@ -93,7 +93,8 @@ struct PlannedUntil {
   uint64_t offset_bytes = 0;  ///< of the element
   uint64_t every = 1;
   UntilDecl::Compare compare = UntilDecl::Compare::kBelow;
-  PlannedScalar value;  ///< fp64
+  PlannedScalar value;  ///< fp64, int64 or uint64, whatever the element is
+  std::string name;     ///< of the buffer, for messages
 };
 
 /// A repeat whose rounds are all alike has its steps once. One whose rounds differ (its index is used) has them once

@@ -326,6 +326,7 @@ class StepPlanner {
     PlannedUntil until;
     const PlannedBuffer& buffer = plan_.buffers[decl.buffer];
     until.buffer = decl.buffer;
+    until.name = graph_.buffers[decl.buffer].name;
     until.dtype = buffer.dtype;
     until.compare = decl.compare;
     QUERN_TRY(const int64_t every, whole(*decl.every));

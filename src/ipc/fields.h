@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -28,6 +29,11 @@ struct Writer {
     to.put(static_cast<uint32_t>(items.size()));
     for (T& item : items) each(item);
   }
+  template <class T, class F>
+  void maybe(std::optional<T>& item, F each) {
+    to.put(static_cast<uint8_t>(item.has_value()));
+    if (item) each(*item);
+  }
 };
 
 struct Reader {
@@ -46,6 +52,11 @@ struct Reader {
       each(item);
       if (!from.ok()) break;
     }
+  }
+  template <class T, class F>
+  void maybe(std::optional<T>& item, F each) {
+    item.reset();
+    if (from.get<uint8_t>() != 0) each(item.emplace());
   }
 };
 

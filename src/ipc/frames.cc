@@ -7,6 +7,18 @@
 #include "ipc/fields.h"
 #include "ipc/shared_page.h"
 
+namespace quern {
+
+// In the namespace of its struct, by which it is found.
+template <class V>
+void fields(V& v, Signature& s) {
+  v(s.entry);
+  v.list(s.arguments, 1024, [&](auto& a) { v(a.name), v(a.type), v(a.space), v(a.is_const), v(a.access); });
+  v(s.required_local), v(s.local_memory_bytes), v(s.unsliceable);
+}
+
+}  // namespace quern
+
 namespace quern::ipc {
 namespace {
 
@@ -115,12 +127,6 @@ void fields(V& v, BuildFrame& b) {
   v.list(b.group_sizes, kMostGroupSizes, [&](Size3& sizes) { v(sizes); });
 }
 template <class V>
-void fields(V& v, SignatureFrame& s) {
-  v(s.entry);
-  v.list(s.arguments, 1024, [&](auto& a) { v(a.name), v(a.type), v(a.space), v(a.is_const), v(a.access); });
-  v(s.required_local), v(s.local_memory_bytes), v(s.unsliceable);
-}
-template <class V>
 void fields(V& v, RunCommand& r) {
   v(r.run), v(r.plan), v(r.lane_bytes), v(r.profile), v(r.units), v(r.first_unit);
   v.list(r.bindings, kMostBindings, [&](Binding& b) { v(b.segment), v(b.offset), v(b.object); });
@@ -225,18 +231,18 @@ Result<Frame> decode(std::span<const std::byte> bytes) {
 Bytes encode(const BuildFrame& build) { return written(build); }
 Result<BuildFrame> decode_build(std::span<const std::byte> bytes) { return read_whole<BuildFrame>(bytes, "build"); }
 
-Bytes encode(std::span<const SignatureFrame> signatures) {
+Bytes encode(std::span<const Signature> signatures) {
   ByteWriter writer;
   writer.put(static_cast<uint32_t>(signatures.size()));
-  for (const SignatureFrame& signature : signatures) write(signature, writer);
+  for (const Signature& signature : signatures) write(signature, writer);
   return writer.take();
 }
 
-Result<std::vector<SignatureFrame>> decode_signatures(std::span<const std::byte> bytes) {
+Result<std::vector<Signature>> decode_signatures(std::span<const std::byte> bytes) {
   ByteReader reader(bytes);
   Reader fields_of{reader};
-  std::vector<SignatureFrame> signatures;
-  fields_of.list(signatures, kMostEntries, [&](SignatureFrame& signature) { fields(fields_of, signature); });
+  std::vector<Signature> signatures;
+  fields_of.list(signatures, kMostEntries, [&](Signature& signature) { fields(fields_of, signature); });
   if (!reader.ok() || !reader.at_end()) return invalid("signatures: are damaged");
   return signatures;
 }

@@ -9,15 +9,13 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/dtype.h"
 #include "base/result.h"
+#include "function/signature.h"
 
 /// What daemon, executor and builder say to each other, as plain structs with `encode` and a `decode` that trusts
 /// nothing. Control frames go over the socket, one per datagram, with descriptors beside them; commands and events of
 /// a lane go through its rings.
 namespace quern::ipc {
-
-using Size3 = std::array<uint64_t, 3>;
 
 /// A device as an executor or a builder opens it.
 struct DeviceSpec {
@@ -78,7 +76,7 @@ struct LoadProgram {
 struct DropProgram {
   uint64_t program = 0;
 };
-/// Descriptor: a sealed PlanFrame. Its constants were loaded or are being loaded: a kernel waits for its own only.
+/// Descriptor: a sealed BoundPlan. Its constants were loaded or are being loaded: a kernel waits for its own only.
 struct PreparePlan {
   uint64_t plan = 0;
   uint64_t size_bytes = 0;
@@ -176,22 +174,9 @@ struct BuildFrame {
 Bytes encode(const BuildFrame& build);
 Result<BuildFrame> decode_build(std::span<const std::byte> bytes);
 
-/// What the compiler saw of each entry; the daemon turns it into function::Signature.
-struct SignatureFrame {
-  struct Argument {
-    std::string name, type;
-    char space = 'p';
-    bool is_const = false;
-    char access = '?';  ///< of memory: '-' unused, 'r'ead, 'w'ritten, 'b'oth; '?' unknown
-  };
-  std::string entry;
-  std::vector<Argument> arguments;
-  Size3 required_local = {0, 0, 0};
-  uint64_t local_memory_bytes = 0;
-  std::string unsliceable;  ///< why it cannot be launched in slices; empty: it can
-};
-Bytes encode(std::span<const SignatureFrame> signatures);
-Result<std::vector<SignatureFrame>> decode_signatures(std::span<const std::byte> bytes);
+/// What the compiler saw of each entry.
+Bytes encode(std::span<const Signature> signatures);
+Result<std::vector<Signature>> decode_signatures(std::span<const std::byte> bytes);
 
 // Commands of a lane's ring.
 
@@ -250,7 +235,7 @@ struct RunEnded {
   struct Kernel {
     uint64_t launches = 0, time_ns = 0;
   };
-  std::vector<Kernel> kernels;  ///< with `profile`: by PlanFrame::Launch::kernel, of the first 256
+  std::vector<Kernel> kernels;  ///< with `profile`: by PlannedLaunch::kernel, of the first 256
 };
 /// The lane holds no memory.
 struct LaneTrimmed {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/fuzz_main.h"
+#include "ipc/bound_plan.h"
 #include "ipc/frames.h"
-#include "ipc/plan_frame.h"
 
 using namespace quern;
 
@@ -9,7 +9,7 @@ using namespace quern;
 void fuzz_one(std::span<const std::byte> input) {
   if (const auto frame = ipc::decode(input); frame.ok()) QUERN_CHECK(ipc::decode(ipc::encode(*frame)).ok(), "frame");
   if (const auto plan = ipc::decode_plan(input); plan.ok())
-    QUERN_CHECK(ipc::decode_plan(ipc::encode(*plan)).ok(), "plan");
+    QUERN_CHECK(ipc::decode_plan(ipc::encode(plan->plan, plan->binding)).ok(), "plan");
   if (const auto build = ipc::decode_build(input); build.ok())
     QUERN_CHECK(ipc::decode_build(ipc::encode(*build)).ok(), "build");
   (void)ipc::decode_signatures(input);
@@ -34,16 +34,23 @@ FuzzPlan fuzz_plan() {
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Loaded{}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Dropped{3}))));
   plan.seeds.push_back(text(ipc::encode(ipc::Frame(ipc::Flight{{{7, 3, 5, 9}, {8, 1, 2, 3}}}))));
-  ipc::PlanFrame frame;
-  using Kind = ipc::PlanFrame::Step::Kind;
-  frame.buffers = {{.role = ipc::PlanFrame::Role::kOutput, .size_bytes = 64}};
-  frame.launches.push_back({0, "k", 1, {1, 1, 1}, {0, 0, 0}, {{}}});
-  frame.repeats.resize(1);
-  frame.repeats[0].rounds = 3;
-  frame.repeats[0].bodies = {1};
-  frame.repeats[0].checks = {2};
-  frame.steps = {{Kind::kRepeat, 0, 2}, {Kind::kLaunch, 0, 2}};
-  plan.seeds.push_back(text(ipc::encode(frame)));
+  ipc::BoundPlan bound;
+  bound.plan.buffers.resize(1);
+  bound.plan.buffers[0].role = Role::kOutput;
+  bound.plan.buffers[0].size_bytes = 64;
+  bound.plan.launches.resize(1);
+  bound.plan.launches[0].entry = "k";
+  bound.plan.launches[0].arguments.resize(1);
+  bound.plan.repeats.resize(1);
+  bound.plan.repeats[0].rounds = 3;
+  bound.plan.repeats[0].bodies = {1};
+  bound.plan.repeats[0].checks = {2};
+  bound.plan.repeats[0].until.emplace().value.fixed.dtype = Dtype::kFp64;
+  bound.plan.steps = {{PlannedStep::Kind::kRepeat, 0, 2, 1}, {PlannedStep::Kind::kLaunch, 0, 2, 1}};
+  bound.binding.objects.resize(1);
+  bound.binding.placement.places.resize(1);
+  bound.binding.launches.resize(1);
+  plan.seeds.push_back(text(ipc::encode(bound.plan, bound.binding)));
   const auto add = [&](const auto& message) {
     ByteWriter writer;
     ipc::encode(message, writer);

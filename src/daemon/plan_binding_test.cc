@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/plan_frame.h"
+#include "daemon/plan_binding.h"
 
 #include <gtest/gtest.h>
 
@@ -29,10 +29,10 @@ struct World {
     plan.launches = {launch};
   }
 
-  ipc::PlanFrame::Launch launch() { return plan_frame(function, plan, binary, false, 1, {}).launches.at(0); }
+  ipc::PlanBinding::Launch launch() { return bind_plan(function, plan, binary, false, 1, {}).launches.at(0); }
 };
 
-TEST(PlanFrame, SaysWhatCanBeSliced) {
+TEST(PlanBinding, SaysWhatCanBeSliced) {
   World world;
   EXPECT_TRUE(world.launch().sliceable);
   world.binary.unsliceable = {"uses get_global_size"};
@@ -46,7 +46,7 @@ TEST(PlanFrame, SaysWhatCanBeSliced) {
   EXPECT_FALSE(world.launch().sliceable) << "one group";
 }
 
-TEST(PlanFrame, LaunchesThatAreAlikeAreOneKernel) {
+TEST(PlanBinding, LaunchesThatAreAlikeAreOneKernel) {
   World world;
   const uint64_t identity = world.launch().identity;
   EXPECT_NE(identity, 0u);
