@@ -23,11 +23,13 @@ int compare_numbers(const Number& a, const Number& b);
 /// What the names in an expression stand for; nothing for a name that is not known.
 using Names = std::function<std::optional<Number>(std::string_view name)>;
 
-/// An expression of a manifest, parsed: `ceil_div(n, 16) * 16`.
+/// An expression of a graph, parsed: `ceil_div(n, 16) * 16`.
 ///
 /// Integer: `+ - * / % << >> ( )`, `ceil_div round_up min max log2` (log2 exact, or an error); `/` and `%` floor;
-/// 64-bit overflow is an error; precedence as in C (shifts are weakest). Real: fp64, `/` is true division, and `sqrt`.
-/// At most kLongest characters and kDeepest nested parentheses, so that evaluation is bounded. Immutable.
+/// 64-bit overflow is an error; precedence as in C. Real: fp64, `/` is true division, and `sqrt`. Comparisons
+/// (`< <= > >= == !=`) and `! && ||` are 1 or 0, whatever is not 0 is true, and `a ? b : c` is b or c: what `&&`, `||`
+/// and `?:` do not choose may have no value. At most kLongest characters and kDeepest nested parentheses, so that
+/// evaluation is bounded. Immutable.
 class Expression {
  public:
   static constexpr size_t kLongest = 512;
@@ -51,15 +53,41 @@ class Expression {
   bool is_name() const { return nodes_.size() == 1 && nodes_[0].kind == Node::Kind::kName; }
 
  private:
+  enum class Op : uint8_t {
+    kAdd,
+    kSubtract,
+    kMultiply,
+    kDivide,
+    kRest,
+    kLeft,
+    kRight,
+    kBelow,
+    kAtMost,
+    kAbove,
+    kAtLeast,
+    kEqual,
+    kUnequal,
+    kAnd,
+    kOr,
+    kCeilDiv,
+    kRoundUp,
+    kMin,
+    kMax,
+    kLog2,
+    kSqrt,
+  };
   struct Node {
-    enum class Kind : uint8_t { kNumber, kReal, kName, kUnary, kBinary, kCall } kind;
-    char op = 0;        ///< '+', '-', '*', '/', '%', 'l' (<<), 'r' (>>); for kCall the index of the function
+    enum class Kind : uint8_t { kNumber, kReal, kName, kMinus, kNot, kOperation, kChoice } kind;
+    Op op = Op::kAdd;   ///< kOperation; of functions of one argument `right` is `left`
     int64_t whole = 0;  ///< kNumber
     double real = 0;    ///< kNumber and kReal
     uint32_t name = 0;  ///< kName: index into names_
-    int32_t left = -1, right = -1;
+    int32_t left = -1, right = -1, condition = -1;
   };
+  template <class T>
+  struct Evaluation;
   friend class ExpressionParser;
+  friend struct ExpressionMath;
 
   std::string text_;
   std::vector<Node> nodes_;  ///< children before parents; the root is last

@@ -117,11 +117,13 @@ TEST(Expression, RefusesWhatDoesNotFit) {
 }
 
 TEST(Expression, SaysWhereItDoesNotParse) {
-  for (std::string_view text : {"",          " ",     "1 +",    "(1",    "1)",      "()",
-                                "1 2",       "n n",   "min(1)", "min()", "min(1,)", "ceil_div(1,2,3)",
-                                "log2(1,2)", "log2",  "foo(1)", "n()",   "1x",      "0x10",
-                                "n $ 2",     "1 < 2", "*3",     "n..2",  "'n'",     "n\n+1",
-                                "1e",        "1e999", "é",      "min 3"})
+  for (std::string_view text : {"",          " ",       "1 +",     "(1",    "1)",      "()",
+                                "1 2",       "n n",     "min(1)",  "min()", "min(1,)", "ceil_div(1,2,3)",
+                                "log2(1,2)", "log2",    "foo(1)",  "n()",   "1x",      "0x10",
+                                "n $ 2",     "1 <",     "*3",      "n..2",  "'n'",     "n\n+1",
+                                "1e",        "1e999",   "é",       "min 3", "1 = 2",   "1 & 2",
+                                "1 | 2",     "n ? 1",   "n ? : 2", "1 : 2", "!",       "n !",
+                                "< 2",       "? 1 : 2", "1 =< 2",  "~1"})
     EXPECT_FALSE(Expression::parse(text).ok()) << text;
   EXPECT_EQ(Expression::parse("n * (2 + ").error().text,
             "'n * (2 + ': a number, a name or '(' is missing at character 10");
@@ -154,6 +156,62 @@ TEST(Expression, ComputesReals) {
   EXPECT_EQ(real("min(alpha, 2) + max(alpha, 2)"), 2.5);
   for (std::string_view text : {"1/0", "1%0", "sqrt(-1)", "log2(0)", "alpha << 1", "ceil_div(1, 0)", "nobody"})
     EXPECT_FALSE(Expression::parse(text)->real(some_names).ok()) << text;
+}
+
+TEST(Expression, ComparesToOneOrZero) {
+  EXPECT_EQ(whole("n < 100") + 10 * whole("n < 101"), 10);
+  EXPECT_EQ(whole("n <= 99") + 10 * whole("n <= 100"), 10);
+  EXPECT_EQ(whole("n > 100") + 10 * whole("n > 99"), 10);
+  EXPECT_EQ(whole("n >= 101") + 10 * whole("n >= 100"), 10);
+  EXPECT_EQ(whole("n == 99") + 10 * whole("n == 100"), 10);
+  EXPECT_EQ(whole("n != 100") + 10 * whole("n != 99"), 10);
+  EXPECT_EQ(whole("!n") + 10 * whole("!0") + 100 * whole("!!n"), 110);
+  EXPECT_EQ(whole("n && m") + 10 * whole("n && 0"), 1);
+  EXPECT_EQ(whole("0 || m") + 10 * whole("0 || 0"), 1);
+  EXPECT_EQ(real("alpha < 0.75"), 1.0);
+  EXPECT_EQ(real("alpha == 1 / 2"), 1.0) << "true division here";
+  EXPECT_EQ(real("!alpha"), 0.0);
+  EXPECT_EQ(real("-!alpha - -1"), 1.0);
+}
+
+TEST(Expression, HasThePrecedenceOfC) {
+  EXPECT_EQ(whole("1 + 2 < 4"), 1);
+  EXPECT_EQ(whole("1 << 2 >= 4"), 1) << "comparisons are weaker than shifts";
+  EXPECT_EQ(whole("3 > 2 > 1"), 0) << "1 > 1";
+  EXPECT_EQ(whole("2 < 1 == 0"), 1);
+  EXPECT_EQ(whole("1 || 0 && 0"), 1);
+  EXPECT_EQ(whole("0 == 1 && 1"), 0);
+  EXPECT_EQ(whole("1 ? 2 : 3 ? 4 : 5"), 2);
+  EXPECT_EQ(whole("0 ? 2 : 0 ? 4 : 5"), 5);
+  EXPECT_EQ(whole("1 ? 0 ? 2 : 3 : 4"), 3);
+  EXPECT_EQ(whole("0 || 1 ? 2 : 3"), 2);
+  EXPECT_EQ(whole("n > 10 ? n - 10 : 10 - n"), 90);
+  EXPECT_EQ(whole("min(n > 10 ? 5 : 6, 7)"), 5);
+  EXPECT_EQ(whole("-!0 + 3"), 2);
+  EXPECT_EQ(real("1 ? alpha : 2"), 0.5);
+}
+
+TEST(Expression, WhatIsNotChosenNeedsNoValue) {
+  EXPECT_EQ(whole("n == 0 ? 1 / 0 : 7"), 7);
+  EXPECT_EQ(whole("n ? 7 : unknown"), 7);
+  EXPECT_EQ(whole("n ? 7 : 0.5"), 7);
+  EXPECT_EQ(whole("0 && 1 / 0"), 0);
+  EXPECT_EQ(whole("1 || big + 1"), 1);
+  EXPECT_EQ(real("n ? 1 : sqrt(-1)"), 1.0);
+  EXPECT_EQ(whole_problem("n ? 1 / 0 : 7"), "'n ? 1 / 0 : 7': divides by zero");
+  EXPECT_EQ(whole_problem("1 && 1 / 0"), "'1 && 1 / 0': divides by zero");
+  EXPECT_EQ(whole_problem("(1 / 0 ? 1 : 2) + 3"), "'(1 / 0 ? 1 : 2) + 3': divides by zero");
+  EXPECT_EQ(whole_problem("1 + (0 ? 2 : big * 2)"), "'1 + (0 ? 2 : big * 2)': does not fit 64 bits");
+  EXPECT_EQ(whole_problem("log2(6) + 1 / 0"), "'log2(6) + 1 / 0': log2(6) is not whole") << "the first";
+}
+
+TEST(Expression, NestsChoicesAsDeepAsItIsLong) {
+  std::string text = "7";
+  while (text.size() + 4 <= Expression::kLongest) text = "0?1:" + text;
+  EXPECT_EQ(whole(text), 7);
+  std::string inside = "7";
+  while (inside.size() + 4 <= Expression::kLongest) inside = "1?" + inside + ":2";
+  EXPECT_EQ(whole(inside), 7);
 }
 
 TEST(Expression, TellsItsNamesOnceInOrder) {

@@ -91,6 +91,16 @@ class TreeBuilder : public YAML::EventHandler {
   size_t nodes_ = 0;
 };
 
+/// From 1; empty if there is none.
+std::string_view line_of(std::string_view text, int line) {
+  for (; line > 1; --line) {
+    const size_t end = text.find('\n');
+    if (end == text.npos) return "";
+    text.remove_prefix(end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
 }  // namespace
 
 std::string_view YamlNode::kind_name() const {
@@ -133,8 +143,11 @@ std::variant<YamlNode, YamlProblem> read_yaml(std::string_view text) {
     return refusal.problem;
   } catch (const YAML::Exception& error) {
     // Marks are -1 where the library has none.
-    return YamlProblem{std::max(error.mark.line, 0) + 1, std::max(error.mark.column, 0) + 1,
-                       fmt::format("is neither YAML nor JSON: {}", error.msg)};
+    const int line = std::max(error.mark.line, 0) + 1;
+    const bool has_choice = line_of(text, line).find(" ? ") != text.npos;
+    return YamlProblem{line, std::max(error.mark.column, 0) + 1,
+                       fmt::format("is neither YAML nor JSON: {}{}", error.msg,
+                                   has_choice ? "; put an expression with ' : ' in quotes" : "")};
   }
 }
 
