@@ -15,7 +15,7 @@ struct World {
   World() {
     auto object = std::make_shared<HostObject>();
     object->hash = "program";
-    binary.object = object;
+    binary.programs = {{object, {}}};
     binary.unsliceable = {""};
     PlannedBuffer buffer;
     buffer.size_bytes = 4096;
@@ -29,7 +29,7 @@ struct World {
     plan.launches = {launch};
   }
 
-  ipc::PlanBinding::Launch launch() { return bind_plan(function, plan, binary, false, 1, {}).launches.at(0); }
+  ipc::PlanBinding::Launch launch() { return bind_plan(function, plan, binary, false, {1}, {}).launches.at(0); }
 };
 
 TEST(PlanBinding, SaysWhatCanBeSliced) {
@@ -62,11 +62,14 @@ TEST(PlanBinding, LaunchesThatAreAlikeAreOneKernel) {
   EXPECT_TRUE(differs([](World& w) { w.plan.launches[0].global[0] = 1280; }));
   EXPECT_TRUE(differs([](World& w) { w.plan.launches[0].local[0] = 32; }));
   EXPECT_TRUE(differs([](World& w) { w.plan.buffers[0].size_bytes = 8192; }));
-  EXPECT_TRUE(differs([](World& w) { w.plan.launches[0].arguments[0].size_bytes = 256; }));
+  EXPECT_TRUE(differs([](World& w) {
+    w.plan.launches[0].arguments[0].is_view = true;
+    w.plan.launches[0].arguments[0].size_bytes = 256;
+  }));
   EXPECT_TRUE(differs([](World& w) {
     auto object = std::make_shared<HostObject>();
     object->hash = "another";
-    w.binary.object = object;
+    w.binary.programs[0].object = object;
   }));
 }
 

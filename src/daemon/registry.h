@@ -11,24 +11,22 @@
 
 #include "daemon/daemon.h"
 #include "daemon/host_object.h"
+#include "daemon/plan_cache.h"
 #include "function/plan.h"
 #include "os/guarded.h"
 #include "sched/types.h"
 
 namespace quern::daemon {
 
-/// A plan with the id executors know it by.
-struct CachedPlan {
-  uint64_t id = 0;
-  Plan plan;
-  uint64_t run_bytes = 0;  ///< what a run needs for itself: its memory without the constants
-};
-using CachedPlanRef = std::shared_ptr<const CachedPlan>;
-
 /// A program as one kind of device runs it.
-struct Binary {
+struct CompiledProgram {
   HostObjectRef object;
-  std::vector<Signature> signatures;  ///< in the order of the program's entries
+  ProgramSignatures signatures;  ///< in the order of the program's entries
+};
+
+/// All programs of a function as one kind of device runs them.
+struct Binary {
+  std::vector<CompiledProgram> programs;  ///< in the order of Graph::program_names
   /// Per kernel of the manifest: why it is launched whole; empty: it may be cut into slices.
   std::vector<std::string> unsliceable;
 };
@@ -36,20 +34,17 @@ struct Binary {
 /// A deployed version with all that running it takes.
 struct DeployedFunction : Function {
   std::map<std::string, Binary> binaries;  ///< by build key of the device
-  std::vector<ConstantRef> constants;      ///< per buffer of the manifest; null where it is none
+  std::vector<ConstantRef> constants;      ///< per buffer of the manifest; null where it is none, or empty
   std::vector<sched::ObjectNeed> objects;  ///< the constants as the core sees them, each once
   PlanLimits limits;                       ///< of all devices together
   int64_t order = 0;                       ///< of deploys: which of two versions is the older one
 
   uint64_t object_bytes() const;
-  /// The plan of a request, of which these inputs (by buffer) come as objects; made once per key and kept, kMostPlans
-  /// of them.
+  /// The plan of a request, of which these inputs (by buffer) come as objects; made once per key, and kept for a while.
   Result<CachedPlanRef> plan_for(const Binding& binding, std::span<const uint32_t> passed = {}) const;
 
-  static constexpr size_t kMostPlans = 256;
-
  private:
-  mutable os::Guarded<std::map<std::string, CachedPlanRef>> plans_;
+  mutable PlanCache plans_;
 };
 using DeployedRef = std::shared_ptr<const DeployedFunction>;
 

@@ -21,7 +21,7 @@ namespace {
 
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
-constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
+constexpr size_t kMostKernels = 1024;
 // From the end of a run until whoever fills the pause after it is on the core.
 constexpr Duration kHandOver = Duration::micros(100);
 
@@ -32,8 +32,8 @@ struct SameLaunch {
     if (one.first != two.first) return one.first < two.first;
     const auto key = [](const PlannedArgument& a) {
       const Scalar& fixed = a.scalar.fixed;
-      return std::tuple(a.kind, a.buffer, a.offset_bytes, a.size_bytes, a.scalar.slot, fixed.dtype, fixed.bits,
-                        a.local_bytes);
+      return std::tuple(a.kind, a.is_view, a.buffer, a.offset_bytes, a.size_bytes, a.scalar.slot, fixed.dtype,
+                        fixed.bits, a.local_bytes);
     };
     return std::lexicographical_compare(one.second.begin(), one.second.end(), two.second.begin(), two.second.end(),
                                         [&](const auto& a, const auto& b) { return key(a) < key(b); });
@@ -210,7 +210,7 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
     return taken;
   }
   rounds_.assign(plan.reported.size(), 0);
-  if (command.profile) profile_.assign(kMostProfiled, {});
+  if (command.profile) profile_.assign(ipc::RunEnded::kMostKernels, {});
   QUERN_TRY(bind(*ready, command));
   if (Status made = make_objects(*ready); !made.ok()) {
     ended.no_room = made.error().code == ErrorCode::kExhausted;
@@ -247,17 +247,20 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   const Plan& plan = ready.plan();
   // A kernel object per entry and arguments keeps these set, and stays in the caches where it is launched again and
   // again. Where there are very many, those of one entry share.
-  std::map<std::pair<std::string_view, std::span<const PlannedArgument>>, uint32_t, SameLaunch> same;
-  std::map<std::string_view, uint32_t> of_entry;
+  using Entry = std::pair<uint32_t, std::string_view>;  // program, name
+  std::map<std::pair<Entry, std::span<const PlannedArgument>>, uint32_t, SameLaunch> same;
+  std::map<Entry, uint32_t> of_entry;
   for (const auto& launch : plan.launches) {
-    const auto [known, is_new] = same.try_emplace({launch.entry, launch.arguments});
+    const Entry entry{launch.program, launch.entry};
+    const auto [known, is_new] = same.try_emplace({entry, launch.arguments});
     if (is_new) {
-      const auto any = of_entry.find(launch.entry);
+      const auto any = of_entry.find(entry);
       if (ready.kernels.size() >= kMostKernels && any != of_entry.end()) {
         known->second = any->second;
       } else {
-        known->second = of_entry[launch.entry] = static_cast<uint32_t>(ready.kernels.size());
-        QUERN_TRY(ready.kernels.emplace_back(), ready.prepared->program->create_kernel(launch.entry));
+        known->second = of_entry[entry] = static_cast<uint32_t>(ready.kernels.size());
+        hal::Program& program = *ready.prepared->programs[launch.program];
+        QUERN_TRY(ready.kernels.emplace_back(), program.create_kernel(launch.entry));
       }
     }
     ready.kernel_of.push_back(known->second);
@@ -266,8 +269,8 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   for (size_t i = 0; i < plan.launches.size(); ++i)
     ready.cuts.push_back(cut_of(plan.launches[i], binding.launches[i], holdings_.device().caps().launch_offset));
   for (size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].role == Role::kOutput && binding.placement.places[i].arena == Placement::kElsewhere &&
-        !holdings_.in_place())
+    if (plan.buffers[i].role == Role::kOutput && plan.buffers[i].size_bytes > 0 &&
+        binding.placement.places[i].arena == Placement::kElsewhere && !holdings_.in_place())
       return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
   return &ready_.emplace(plan_id, std::move(ready)).first->second;
 }
@@ -280,15 +283,19 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
   objects_.assign(buffers.size(), nullptr);
   names_.resize(buffers.size());
   std::iota(names_.begin(), names_.end(), 0U);
-  bind_constants(ready);
+  QUERN_TRY(bind_constants(ready));
   size_t next = 0;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto& buffer = buffers[i];
     if (buffer.role == Role::kConstant) continue;
     bound_[i] = ready.own[i].get();
+    if (is_bound(buffer.role)) bindings_[i] = &command.bindings[next++];
+    if (buffer.size_bytes == 0) {
+      QUERN_TRY(bound_[i], nothing());
+      continue;
+    }
     if (!is_bound(buffer.role)) continue;
-    const ipc::Binding& binding = command.bindings[next++];
-    bindings_[i] = &binding;
+    const ipc::Binding& binding = *bindings_[i];
     const bool writable = buffer.role == Role::kOutput;
     if (binding.object != 0 && !writable) {
       QUERN_TRY(bind_object(ready, i));
@@ -354,7 +361,7 @@ Status Lane::bring_home(Ready& ready) {
   std::vector<std::pair<hal::Buffer*, uint32_t>> moves;  // from, to
   bool cross = false;
   for (uint32_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].role != Role::kOutput || names_[i] == i) continue;
+    if (buffers[i].role != Role::kOutput || names_[i] == i || buffers[i].size_bytes == 0) continue;
     moves.emplace_back(bound_[names_[i]], i);
     cross |= buffers[names_[i]].role == Role::kOutput;
   }

@@ -498,6 +498,7 @@ struct Expression::Evaluation {
   Result<T> run() {
     const size_t count = of.nodes_.size();
     if (count == 0) return T{0};
+    if (count == 1 && step(0)) return values[0];  // most are a number or a name
     for (size_t i = 0; i < count; ++i)
       if (!step(i)) culprits[i] = static_cast<uint16_t>(i + 1);
     const uint16_t culprit = culprits[count - 1];
@@ -514,6 +515,12 @@ bool Expression::is_whole() const {
   return std::none_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
     return node.kind == Node::Kind::kReal || (node.kind == Node::Kind::kOperation &&
                                               (node.op == Op::kDivide || node.op == Op::kLog2 || node.op == Op::kSqrt));
+  });
+}
+
+bool Expression::has_fractions() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+    return node.kind == Node::Kind::kReal || (node.kind == Node::Kind::kOperation && node.op == Op::kSqrt);
   });
 }
 

@@ -41,6 +41,10 @@ class Expression {
 
   Result<int64_t> whole(const Names& names) const;
   Result<double> real(const Names& names) const;
+  /// The whole number that `name` must be for whole() to give `value`. Nothing where that cannot be told: only sums,
+  /// differences, shifts to the left and products that have `name` on one side are looked through, and all other names
+  /// must be known. kInvalid if no whole number does it.
+  Result<std::optional<int64_t>> solve(std::string_view name, int64_t value, const Names& others) const;
   /// Every name that occurs, in order of first occurrence.
   const std::vector<std::string>& names() const { return names_; }
   const std::string& text() const { return text_; }
@@ -49,6 +53,8 @@ class Expression {
   /// True of an expression that whole() and real() evaluate to the same number when all its names are whole numbers: it
   /// has no fraction, no division, no log2 and no sqrt.
   bool is_whole() const;
+  /// True of an expression that has a fraction or a sqrt, so that whole() may have no value where real() has.
+  bool has_fractions() const;
   /// True of a name that stands alone, as in `shape: [n]`: what a request's shape can bind.
   bool is_name() const { return nodes_.size() == 1 && nodes_[0].kind == Node::Kind::kName; }
 

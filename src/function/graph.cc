@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+
 namespace quern {
 namespace {
 
@@ -37,14 +39,15 @@ std::string_view name_of(Role role) {
   return "";
 }
 
-const ProgramDecl* Graph::program_for(std::string_view driver) const {
+const ProgramDecl* Graph::program_for(std::string_view driver, uint32_t number) const {
   for (const ProgramDecl& program : programs)
-    if (program.driver == driver) return &program;
+    if (program.driver == driver && program.number == number) return &program;
   return nullptr;
 }
 const BufferDecl* Graph::buffer(std::string_view name) const { return find_named(buffers, name); }
 const DimDecl* Graph::dim(std::string_view name) const { return find_named(dims, name); }
 const ParamDecl* Graph::param(std::string_view name) const { return find_named(params, name); }
+const LetDecl* Graph::let(std::string_view name) const { return find_named(lets, name); }
 
 std::string rounds_parameter(const RepeatDecl& repeat) {
   return "rounds" + (repeat.name.empty() ? "" : "." + repeat.name) + (repeat.is_nested ? ".last" : "");
@@ -52,13 +55,19 @@ std::string rounds_parameter(const RepeatDecl& repeat) {
 
 bool is_reserved_parameter(std::string_view name) {
   return name == "timeout" || name == "priority" || name == "setup" || name == "binary_data_output" ||
-         name.starts_with("sequence_");
+         name == "sequence_id" || name == "sequence_start" || name == "sequence_end";
 }
 
 bool is_identifier(std::string_view name) {
   if (name.empty() || name.size() > kLongestName || is_numeral(name[0])) return false;
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return is_lower(c) || is_upper(c) || is_numeral(c) || c == '_'; });
+}
+
+bool is_buffer_name(std::string_view name) {
+  constexpr size_t kLongestBufferName = 255;
+  return !name.empty() && name.size() <= kLongestBufferName && name.front() != ' ' && name.back() != ' ' &&
+         name.find_first_of("\"\\") == name.npos && printable(name) == name;
 }
 
 bool is_function_name(std::string_view name) {

@@ -96,6 +96,14 @@ void write_fill(CanonicalWriter& out, const FillDecl& fill) {
   out.maybe(fill.count);
 }
 
+void write_copy(CanonicalWriter& out, const CopyDecl& copy) {
+  out.number(copy.from);
+  out.number(copy.to);
+  out.maybe(copy.offset);
+  out.maybe(copy.at);
+  out.maybe(copy.count);
+}
+
 void write_repeat(CanonicalWriter& out, const RepeatDecl& repeat) {
   out.text(repeat.name);
   out.text(repeat.index);
@@ -171,6 +179,28 @@ std::string version_of(const Graph& graph, const Files& files) {
   for (const RepeatDecl& repeat : graph.repeats) write_repeat(out, repeat);
   out.count(graph.steps.size());
   for (const StepDecl& step : graph.steps) out.number(static_cast<int64_t>(step.kind)), out.number(step.index);
+  // What came later is written only where it is used, so that older functions keep their versions.
+  if (!graph.lets.empty()) {
+    out.text("let");
+    out.count(graph.lets.size());
+    for (const LetDecl& let : graph.lets) out.text(let.name), out.expression(let.value);
+  }
+  if (!graph.copies.empty()) {
+    out.text("copies");
+    out.count(graph.copies.size());
+    for (const CopyDecl& copy : graph.copies) write_copy(out, copy);
+  }
+  if (graph.program_names != std::vector<std::string>{""}) {
+    out.text("program names");
+    out.count(graph.program_names.size());
+    for (const std::string& name : graph.program_names) out.text(name);
+    for (const ProgramDecl& program : graph.programs) out.number(program.number);
+    for (const KernelDecl& kernel : graph.kernels) out.number(kernel.program);
+  }
+  for (size_t i = 0; i < graph.kernels.size(); ++i)
+    if (!graph.kernels[i].label.empty()) out.text("label"), out.count(i), out.text(graph.kernels[i].label);
+  for (size_t i = 0; i < graph.steps.size(); ++i)
+    if (graph.steps[i].when) out.text("when"), out.count(i), out.expression(*graph.steps[i].when);
   return out.hash();
 }
 
@@ -201,9 +231,15 @@ std::set<std::string> files_named_in(std::string_view manifest) {
     if (map && map->is_map())
       for (size_t i = 1; i < map->children.size(); i += 2) work(map->children[i]);
   };
-  each_value(root->find("programs"), [&](const YamlNode& program) {
+  const auto add_program = [&](const YamlNode& program) {
     add(&program);
     if (program.is_map()) add(program.find("files")), add(program.find("headers"));
+  };
+  each_value(root->find("programs"), [&](const YamlNode& driver) {
+    add_program(driver);
+    each_value(&driver, [&](const YamlNode& program) {
+      if (!program.is_sequence()) add_program(program);
+    });
   });
   each_value(root->find("buffers"), [&](const YamlNode& buffer) {
     if (buffer.is_map()) add(buffer.find("file"));

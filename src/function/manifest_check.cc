@@ -16,6 +16,18 @@ void ManifestReader::check_accesses() {
   std::vector<char> is_read(count), is_written(count), is_told(count);
   for (const StepDecl& step : manifest_.steps) {
     if (step.kind == StepDecl::Kind::kFill) is_written[manifest_.fills[step.index].buffer] = true;
+    if (step.kind == StepDecl::Kind::kCopy) {
+      const CopyDecl& copy = manifest_.copies[step.index];
+      const BufferDecl& from = manifest_.buffers[copy.from];
+      const bool is_given = from.role == Role::kConstant || from.role == Role::kInput;
+      if (!is_given && !is_written[copy.from] && !from.zero && !is_told[copy.from]) {
+        is_told[copy.from] = true;
+        mistakes_.warning(*copy_places_[step.index], fmt::format("copy reads {} '{}' before any kernel wrote it; write "
+                                                                 "zero: true",
+                                                                 name_of(from.role), from.name));
+      }
+      is_read[copy.from] = is_written[copy.to] = true;
+    }
     if (step.kind != StepDecl::Kind::kKernel) continue;
     const size_t k = step.index;
     const KernelDecl& kernel = manifest_.kernels[k];
@@ -25,7 +37,8 @@ void ManifestReader::check_accesses() {
       if (argument.kind != ArgumentDecl::Kind::kBuffer) continue;
       const BufferDecl& buffer = manifest_.buffers[argument.buffer];
       const YamlNode& place = *argument_places_[k][a];
-      const bool reads = argument.access != Access::kOut, writes = argument.access != Access::kIn;
+      const bool reads = argument.access == Access::kIn || argument.access == Access::kInout;
+      const bool writes = argument.access != Access::kIn;
       const bool is_given = buffer.role == Role::kConstant || buffer.role == Role::kInput;
       if (writes && is_given)
         mistakes_.error(place, fmt::format("buffer '{}' is {} and never written; write in: {}", buffer.name,
@@ -155,12 +168,22 @@ void ManifestReader::check_used_names() {
     maybe(kernel.flops);
     maybe(kernel.bytes);
   }
+  for (const StepDecl& step : manifest_.steps) maybe(step.when);
   for (const FillDecl& fill : manifest_.fills)
     for (const auto* one : {&fill.value, &fill.offset, &fill.count}) maybe(*one);
+  for (const CopyDecl& copy : manifest_.copies)
+    for (const auto* one : {&copy.offset, &copy.at, &copy.count}) maybe(*one);
   for (const RepeatDecl& repeat : manifest_.repeats) {
     maybe(repeat.rounds);
     if (repeat.until)
       for (const auto* one : {&repeat.until->every, &repeat.until->element, &repeat.until->value}) maybe(*one);
+  }
+  // Each names only those before it.
+  for (size_t i = manifest_.lets.size(); i-- > 0;) {
+    if (used.contains(manifest_.lets[i].name))
+      use(manifest_.lets[i].value);
+    else
+      mistakes_.warning(*let_places_[i], fmt::format("nothing uses let '{}'; leave it out", manifest_.lets[i].name));
   }
   for (size_t i = 0; i < manifest_.dims.size(); ++i)
     if (!used.contains(manifest_.dims[i].name))
@@ -171,14 +194,35 @@ void ManifestReader::check_used_names() {
                         fmt::format("nothing uses param '{}'; leave it out", manifest_.params[i].name));
 }
 
+// A launch over nothing is left out, which is right where a dim is 0, and else most probably a slip: n / 64 for
+// ceil_div(n, 64).
+void ManifestReader::warn_of_idle_kernels(const Binding& binding) {
+  if (std::find(binding.dims.begin(), binding.dims.end(), 0) != binding.dims.end()) return;
+  const Names names = names_in(manifest_, binding);
+  for (size_t at = 0; at < manifest_.steps.size(); ++at) {
+    const StepDecl& step = manifest_.steps[at];
+    if (step.when && step.kind == StepDecl::Kind::kRepeat) at = manifest_.repeats[step.index].end - 1;
+    if (step.when || step.kind != StepDecl::Kind::kKernel) continue;
+    PlannedLaunch launch;
+    const KernelDecl& kernel = manifest_.kernels[step.index];
+    // One that names the number of a round has no sizes here.
+    if (!plan_sizes(manifest_, kernel, names, launch).ok() || has_work(launch)) continue;
+    mistakes_.warning(
+        *kernel_places_[step.index],
+        fmt::format("kernel '{}' has a global size of 0 and is left out; round up, as ceil_div does", kernel.entry));
+  }
+}
+
 // Plans the function for its defaults, its smallest and its largest sizes. What fails for the defaults can never be
 // called as it stands; what fails at an end of a range may be a range that is too wide, which only a request can tell.
 void ManifestReader::check_plans() {
   auto tell = [&](bool is_warning, std::string_view when, const PlanPlace& where, const std::string& text) {
     const YamlNode* at = root_;
+    if (where.let) at = let_places_[static_cast<size_t>(where.let - manifest_.lets.data())];
     if (where.buffer) at = buffer_places_[static_cast<size_t>(where.buffer - manifest_.buffers.data())];
     if (where.kernel) at = kernel_places_[static_cast<size_t>(where.kernel - manifest_.kernels.data())];
     if (where.fill) at = fill_places_[static_cast<size_t>(where.fill - manifest_.fills.data())];
+    if (where.copy) at = copy_places_[static_cast<size_t>(where.copy - manifest_.copies.data())];
     if (where.repeat) at = repeat_places_[static_cast<size_t>(where.repeat - manifest_.repeats.data())];
     mistakes_.add(at->line, at->column, is_warning, fmt::format("{}{}", when, text));
   };
@@ -203,6 +247,7 @@ void ManifestReader::check_plans() {
       if (told.insert(plan.error().text).second) tell(trial.is_warning, trial.when, where, plan.error().text);
       continue;
     }
+    if (trial.corner == Corner::kDefault) warn_of_idle_kernels(binding);
     auto scalars = build_scalars(manifest_, *plan, binding, where);
     if (!scalars.ok() && told.insert(scalars.error().text).second)
       tell(trial.is_warning, trial.when, where, scalars.error().text);

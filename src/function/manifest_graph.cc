@@ -55,6 +55,8 @@ bool ManifestReader::is_free_name(const YamlNode& key, std::string_view what) {
                     fmt::format("{} '{}': this is a function of expressions; choose another name", what, key.text));
   else if (manifest_.dim(key.text) || manifest_.param(key.text))
     mistakes_.error(key, fmt::format("{} '{}': a dim or param has this name; choose another", what, key.text));
+  else if (manifest_.let(key.text))
+    mistakes_.error(key, fmt::format("{} '{}': a let has this name; choose another", what, key.text));
   else
     return true;
   return false;
@@ -71,13 +73,13 @@ void ManifestReader::read_dim(const YamlNode& key, const YamlNode& node) {
   DimDecl dim;
   dim.name = key.text;
   const bool is_named = is_free_name(key, "dim");
-  auto number = [&](std::string_view name, int64_t otherwise) {
+  auto number = [&](std::string_view name, int64_t otherwise, int64_t least) {
     const YamlNode* value = node.find(name);
     const auto whole = value ? whole_of(*value, fmt::format("{} of dim {}", name, shown(key.text))) : std::nullopt;
     if (!whole) return otherwise;
-    if (*whole >= 1 && *whole <= kLargestDim) return *whole;
-    mistakes_.error(*value,
-                    fmt::format("{} of dim {} is {}; write 1 to {}", name, shown(key.text), *whole, kLargestDim));
+    if (*whole >= least && *whole <= kLargestDim) return *whole;
+    mistakes_.error(
+        *value, fmt::format("{} of dim {} is {}; write {} to {}", name, shown(key.text), *whole, least, kLargestDim));
     return otherwise;
   };
   if (node.is_scalar()) {
@@ -90,10 +92,10 @@ void ManifestReader::read_dim(const YamlNode& key, const YamlNode& node) {
     refuse_unknown_keys(node, "a dim", {"default", "min", "max", "multiple_of"}, {});
     required(node, fmt::format("dim {}", shown(key.text)), "max");
     const size_t errors_before = mistakes_.errors();
-    dim.min = number("min", 1);
-    dim.max = number("max", kLargestDim);
-    dim.multiple_of = number("multiple_of", 1);
-    if (node.find("default")) dim.value = number("default", dim.min);
+    dim.min = number("min", 1, 0);
+    dim.max = number("max", kLargestDim, 1);
+    dim.multiple_of = number("multiple_of", 1, 1);
+    if (node.find("default")) dim.value = number("default", dim.min, 0);
     if (mistakes_.errors() != errors_before) {
       // What is out of range was told; more about it would only repeat it.
     } else if (dim.max / dim.multiple_of * dim.multiple_of < dim.min) {
@@ -202,6 +204,35 @@ void ManifestReader::read_param(const YamlNode& key, const YamlNode& node) {
   param_places_.push_back(&key);
 }
 
+void ManifestReader::read_lets(const YamlNode& node) {
+  if (!is_map(node, "let")) return;
+  if (node.children.size() / 2 > kMostLets)
+    return mistakes_.error(node, fmt::format("{} lets; at most {} are allowed", node.children.size() / 2, kMostLets));
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
+    const YamlNode &key = node.children[i], &value = node.children[i + 1];
+    LetDecl let;
+    let.name = key.text;
+    const bool is_named = is_free_name(key, "let");
+    const Scope scope{.what = "a let", .any_integer_param = true, .floats = true, .is_size = false, .indices = false};
+    auto expression = read_expression(value, scope);
+    if (!is_named) continue;
+    // One that is wrong was told; what is left behind is something harmless.
+    let.value = expression ? std::move(*expression) : Expression::constant(1);
+    let.is_real = let.value.has_fractions();
+    for (const std::string& name : let.value.names()) {
+      const ParamDecl* param = manifest_.param(name);
+      const LetDecl* other = manifest_.let(name);
+      let.is_real |= (param && is_float(param->dtype)) || (other && other->is_real);
+    }
+    each_dependency(manifest_, let.value, [&](const std::string& name) {
+      if (std::find(let.depends_on.begin(), let.depends_on.end(), name) == let.depends_on.end())
+        let.depends_on.push_back(name);
+    });
+    manifest_.lets.push_back(std::move(let));
+    let_places_.push_back(&key);
+  }
+}
+
 void ManifestReader::read_buffers(const YamlNode& node) {
   if (!is_map(node, "buffers")) return;
   if (node.children.size() / 2 > kMostBuffers)
@@ -214,8 +245,10 @@ void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
   BufferDecl buffer;
   buffer.name = key.text;
   const std::string what = fmt::format("buffer {}", shown(key.text));
-  if (!is_identifier(key.text))
-    mistakes_.error(key, fmt::format("{} is no name; write a letter, then at most 62 letters, digits or _", what));
+  if (!is_buffer_name(key.text))
+    mistakes_.error(key, fmt::format("{} is no name; write at most 255 bytes, without quotes, backslashes, control "
+                                     "characters and spaces at the ends",
+                                     what));
   if (is_map(node, what)) {
     refuse_unknown_keys(node, "a buffer", {"role", "dtype", "shape", "zero", "file", "tensor", "data"}, {});
     if (const YamlNode* role_node = required(node, what, "role")) {
@@ -232,7 +265,8 @@ void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
     if (const YamlNode* dtype_node = required(node, what, "dtype"))
       buffer.dtype = read_dtype(*dtype_node, what).value_or(Dtype::kFp32);
     if (const YamlNode* shape = required(node, what, "shape"); shape && is_sequence(*shape, "shape"))
-      buffer.shape = read_sizes(*shape, "shape", kMostRank, {.what = "a shape", .fixed_only = is_constant});
+      buffer.shape =
+          read_sizes(*shape, "shape", 0, kMostRank, {.what = "a shape", .fixed_only = is_constant, .least = 0});
     if (const YamlNode* zero = node.find("zero")) {
       buffer.zero = bool_of(*zero, "zero").value_or(false);
       if (buffer.zero && (is_constant || buffer.role == Role::kInput))
@@ -296,49 +330,74 @@ void ManifestReader::read_data(const YamlNode& node, const BufferDecl& buffer, B
 
 bool ManifestReader::names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope) {
   bool all_known = true;
-  auto refuse = [&](std::string text) {
-    mistakes_.error(node, std::move(text));
-    all_known = false;
-  };
   for (const std::string& name : expression.names()) {
-    const DimDecl* dim = manifest_.dim(name);
-    const ParamDecl* param = manifest_.param(name);
-    if (const auto repeat = repeat_of_index(name)) {
-      if (!scope.indices)
-        refuse(
-            fmt::format("{} names '{}', the number of a round; it must be the same in every round", scope.what, name));
-      else
-        manifest_.repeats[*repeat].uses_index = true;
-    } else if (!dim && !param) {
-      std::vector<std::string> known = names_of(manifest_.dims);
-      for (const ParamDecl& one : manifest_.params) known.push_back(one.name);
-      for (const uint32_t open : open_repeats_)
-        if (!manifest_.repeats[open].index.empty()) known.push_back(manifest_.repeats[open].index);
-      std::string hint = did_you_mean(name, known);
-      refuse(fmt::format("{} names {}, which is no dim and no param{}", scope.what, shown(name),
-                         hint.empty() ? "; add it under dims" : hint));
-    } else if (dim) {
-      if (!dim->fixed && scope.fixed_only)
-        refuse(fmt::format("{} of a constant names '{}', which a request may change; make this dim a number",
-                           scope.what, name));
-      else if (!dim->fixed && !scope.free_dims)
-        refuse(
-            fmt::format("{} names '{}', which a request may change; use numbers, fixed dims or params with min and max",
-                        scope.what, name));
-    } else if (scope.fixed_only) {
-      refuse(fmt::format("{} of a constant names the param '{}'; use numbers and fixed dims", scope.what, name));
-    } else if ((is_float(param->dtype) || param->dtype == Dtype::kBool) && !scope.floats &&
-               !(scope.any_integer_param && param->dtype == Dtype::kBool)) {
-      refuse(fmt::format("{} is whole, but names '{}', which is {}; use an integer param", scope.what, name,
-                         name_of(param->dtype)));
-    } else if (!scope.floats && !scope.any_integer_param && (!param->min || !param->max)) {
-      refuse(fmt::format("{} names the param '{}', which has no bounds; give it min and max", scope.what, name));
+    const LetDecl* let = manifest_.let(name);
+    if (!let) {
+      all_known = name_is_known(node, name, "", scope) && all_known;
+      continue;
     }
+    if (let->is_real && !scope.floats) {
+      mistakes_.error(node, fmt::format("{} is whole, but names '{}', which is not; use it in scalars of a float dtype",
+                                        scope.what, name));
+      all_known = false;
+    }
+    const std::string way = fmt::format(" by way of '{}'", name);
+    for (const std::string& one : let->depends_on) all_known = name_is_known(node, one, way, scope) && all_known;
   }
   if (all_known && scope.is_size)
-    for (const std::string& name : expression.names())
+    each_dependency(manifest_, expression, [&](const std::string& name) {
       for (ParamDecl& param : manifest_.params) param.in_size |= param.name == name;
+    });
   return all_known;
+}
+
+// `way`: through which let it is named.
+bool ManifestReader::name_is_known(const YamlNode& node, const std::string& name, std::string_view way,
+                                   const Scope& scope) {
+  const auto refuse = [&](std::string text) {
+    mistakes_.error(node, std::move(text));
+    return false;
+  };
+  if (const auto repeat = repeat_of_index(name)) {
+    if (!scope.indices)
+      return refuse(
+          fmt::format("{} names '{}', the number of a round; it must be the same in every round", scope.what, name));
+    manifest_.repeats[*repeat].uses_index = true;
+    return true;
+  }
+  if (const DimDecl* dim = manifest_.dim(name)) {
+    if (!dim->fixed && scope.fixed_only)
+      return refuse(fmt::format("{} of a constant names '{}'{}, which a request may change; make this dim a number",
+                                scope.what, name, way));
+    if (!dim->fixed && !scope.free_dims)
+      return refuse(
+          fmt::format("{} names '{}'{}, which a request may change; use numbers, fixed dims or params with min and max",
+                      scope.what, name, way));
+    return true;
+  }
+  const ParamDecl* param = manifest_.param(name);
+  if (!param) {
+    std::vector<std::string> known = names_of(manifest_.dims);
+    for (const ParamDecl& one : manifest_.params) known.push_back(one.name);
+    for (const LetDecl& one : manifest_.lets) known.push_back(one.name);
+    for (const uint32_t open : open_repeats_)
+      if (!manifest_.repeats[open].index.empty()) known.push_back(manifest_.repeats[open].index);
+    std::string hint = did_you_mean(name, known);
+    return refuse(fmt::format("{} names {}, which is no dim and no param{}", scope.what, shown(name),
+                              hint.empty() ? "; add it under dims" : hint));
+  }
+  const bool is_bool = param->dtype == Dtype::kBool;
+  if (scope.fixed_only)
+    return refuse(
+        fmt::format("{} of a constant names the param '{}'{}; use numbers and fixed dims", scope.what, name, way));
+  if (is_bool && scope.bools) return true;
+  if ((is_float(param->dtype) || is_bool) && !scope.floats && !(scope.any_integer_param && is_bool))
+    return refuse(fmt::format("{} is whole, but names '{}'{}, which is {}; use an integer param", scope.what, name, way,
+                              name_of(param->dtype)));
+  if (!scope.floats && !scope.any_integer_param && (!param->min || !param->max))
+    return refuse(
+        fmt::format("{} names the param '{}'{}, which has no bounds; give it min and max", scope.what, name, way));
+  return true;
 }
 
 std::optional<Expression> ManifestReader::read_expression(const YamlNode& node, const Scope& scope) {
@@ -371,11 +430,11 @@ std::optional<Expression> ManifestReader::read_expression(const YamlNode& node, 
   return std::move(*expression);
 }
 
-std::vector<Expression> ManifestReader::read_sizes(const YamlNode& node, std::string_view what, size_t most,
-                                                   const Scope& scope) {
+std::vector<Expression> ManifestReader::read_sizes(const YamlNode& node, std::string_view what, size_t fewest,
+                                                   size_t most, const Scope& scope) {
   std::vector<Expression> sizes;
-  if (node.children.empty() || node.children.size() > most) {
-    mistakes_.error(node, fmt::format("{} has {} sizes; write 1 to {}", what, node.children.size(), most));
+  if (node.children.size() < fewest || node.children.size() > most) {
+    mistakes_.error(node, fmt::format("{} has {} sizes; write {} to {}", what, node.children.size(), fewest, most));
     return sizes;
   }
   // One that is wrong leaves a 1 behind, so that the rank stays what was written.

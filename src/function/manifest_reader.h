@@ -11,6 +11,8 @@
 
 namespace quern {
 
+struct Binding;
+
 /// The name of the manifest in a function's folder.
 constexpr std::string_view kManifestFile = "function.yaml";
 
@@ -66,6 +68,7 @@ class ManifestReader {
     bool is_size = true;             ///< marks its params ParamDecl::in_size
     bool indices = true;             ///< numbers of rounds, inside a repeat
     int64_t least = 1;               ///< of a size
+    bool bools = false;              ///< params that are bool
   };
 
   // manifest_parse.cc: the values of YAML
@@ -81,7 +84,9 @@ class ManifestReader {
   // manifest_parse.cc: what surrounds a graph
   void read_header(const YamlNode& root);
   void read_programs(const YamlNode& node);
-  void read_program(const YamlNode& key, const YamlNode& node);
+  void read_driver(const YamlNode& key, const YamlNode& node);
+  void read_program(const std::string& driver, uint32_t number, const YamlNode& node);
+  uint32_t read_program_name(const YamlNode& kernel);
   void read_options(const YamlNode& node, ProgramDecl& program);
   void read_defines(const YamlNode& node, ProgramDecl& program);
   void read_program_file(const YamlNode& node, std::vector<std::string>& into);
@@ -99,6 +104,7 @@ class ManifestReader {
   void read_dims(const YamlNode& node);
   void read_dim(const YamlNode& key, const YamlNode& node);
   void read_params(const YamlNode& node);
+  void read_lets(const YamlNode& node);
   void read_param(const YamlNode& key, const YamlNode& node);
   std::optional<Number> number_of_dtype(const YamlNode& node, Dtype dtype, std::string_view what);
   void read_buffers(const YamlNode& node);
@@ -108,7 +114,9 @@ class ManifestReader {
   void read_data(const YamlNode& node, const BufferDecl& buffer, ByteWriter& into);
   std::optional<Expression> read_expression(const YamlNode& node, const Scope& scope);
   bool names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope);
-  std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t most, const Scope& scope);
+  bool name_is_known(const YamlNode& node, const std::string& name, std::string_view way, const Scope& scope);
+  std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t fewest, size_t most,
+                                     const Scope& scope);
 
   // manifest_steps.cc
   void read_steps(const YamlNode& node, std::string_view what);
@@ -117,7 +125,9 @@ class ManifestReader {
   void read_argument(const YamlNode& node, KernelDecl& kernel);
   void read_view(const YamlNode& node, std::optional<Expression>& offset, std::optional<Expression>& count);
   std::optional<Expression> read_scalar(const YamlNode& node, Dtype dtype, std::string_view what);
+  std::optional<Expression> read_when(const YamlNode& node);
   void read_fill(const YamlNode& node);
+  void read_copy(const YamlNode& node);
   void read_repeat(const YamlNode& node);
   void read_rounds(const YamlNode& node, RepeatDecl& repeat);
   void read_index(const YamlNode& node, RepeatDecl& repeat);
@@ -134,6 +144,7 @@ class ManifestReader {
   void check_constants();
   void check_used_names();
   void check_plans();
+  void warn_of_idle_kernels(const Binding& binding);
 
   const Files& files_;
   Mistakes& mistakes_;
@@ -141,7 +152,8 @@ class ManifestReader {
   Manifest manifest_;
   // Where each part stands, in the order of the manifest's lists.
   const YamlNode* root_ = nullptr;
-  std::vector<const YamlNode*> dim_places_, param_places_, buffer_places_, kernel_places_, fill_places_, repeat_places_;
+  std::vector<const YamlNode*> dim_places_, param_places_, let_places_, buffer_places_, kernel_places_, fill_places_,
+      copy_places_, repeat_places_;
   std::vector<std::vector<const YamlNode*>> argument_places_;  // by kernel
   std::unordered_map<std::string, uint32_t> buffer_index_;     // by name: graphs have thousands
   size_t tensors_ = 0;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 #include <utility>
 
 #include "base/suggest.h"
@@ -23,11 +25,14 @@ void ManifestReader::read_step(const YamlNode& node) {
   if (manifest_.steps.size() > kMostSteps) return;
   if (node.find("repeat")) return read_repeat(node);
   if (node.find("fill")) return read_fill(node);
+  if (node.find("copy")) return read_copy(node);
   read_kernel(node);
 }
 
 void ManifestReader::read_kernel(const YamlNode& node) {
-  refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args", "flops", "bytes", "repeat", "fill"}, {});
+  refuse_unknown_keys(
+      node, "a kernel",
+      {"entry", "program", "global", "local", "args", "flops", "bytes", "label", "when", "repeat", "fill", "copy"}, {});
   KernelDecl kernel;
   argument_places_.emplace_back();
   if (const YamlNode* entry = required(node, "a kernel", "entry")) {
@@ -36,10 +41,18 @@ void ManifestReader::read_kernel(const YamlNode& node) {
       mistakes_.error(*entry,
                       fmt::format("entry {} is no name; write the name of a __kernel function", shown(kernel.entry)));
   }
+  kernel.program = read_program_name(node);
+  if (const YamlNode* label = node.find("label")) {
+    kernel.label = text_of(*label, "label").value_or("");
+    if (label->is_scalar() && !is_buffer_name(kernel.label))
+      mistakes_.error(*label, fmt::format("label {} is no name; write at most 255 bytes, without quotes, backslashes, "
+                                          "control characters and spaces at the ends",
+                                          shown(kernel.label)));
+  }
   if (const YamlNode* global = required(node, "a kernel", "global"); global && is_sequence(*global, "global"))
-    kernel.global = read_sizes(*global, "global", 3, {.what = "a global size"});
+    kernel.global = read_sizes(*global, "global", 1, 3, {.what = "a global size"});
   if (const YamlNode* local = node.find("local"); local && !local->is_null() && is_sequence(*local, "local")) {
-    kernel.local = read_sizes(*local, "local", 3, {.what = "a local size", .free_dims = false, .indices = false});
+    kernel.local = read_sizes(*local, "local", 1, 3, {.what = "a local size", .free_dims = false, .indices = false});
     if (!kernel.local.empty() && !kernel.global.empty() && kernel.local.size() != kernel.global.size())
       mistakes_.error(*local, fmt::format("local has {} sizes and global {}; write as many", kernel.local.size(),
                                           kernel.global.size()));
@@ -55,7 +68,8 @@ void ManifestReader::read_kernel(const YamlNode& node) {
   const Scope report{.what = "flops and bytes", .any_integer_param = true, .is_size = false};
   if (const YamlNode* flops = node.find("flops")) kernel.flops = read_expression(*flops, report);
   if (const YamlNode* bytes = node.find("bytes")) kernel.bytes = read_expression(*bytes, report);
-  manifest_.steps.push_back({StepDecl::Kind::kKernel, static_cast<uint32_t>(manifest_.kernels.size())});
+  manifest_.steps.push_back(
+      {StepDecl::Kind::kKernel, static_cast<uint32_t>(manifest_.kernels.size()), read_when(node)});
   manifest_.kernels.push_back(std::move(kernel));
   manifest_.kernel_places.push_back({node.line, node.column});
   kernel_places_.push_back(&node);
@@ -88,21 +102,26 @@ void ManifestReader::read_view(const YamlNode& node, std::optional<Expression>& 
 
 void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
   constexpr std::string_view kForms =
-      "write {in: b}, {out: b}, {inout: b}, {in: b, offset: e, count: e}, {DTYPE: expression} or {local: bytes}";
+      "write {in: b}, {out: b}, {inout: b}, {partial: b}, {in: b, offset: e, count: e}, {DTYPE: expression} or {local: "
+      "bytes}";
+  constexpr std::array<std::pair<std::string_view, Access>, 4> kAccesses = {
+      {{"in", Access::kIn}, {"out", Access::kOut}, {"inout", Access::kInout}, {"partial", Access::kPartial}}};
   const bool lost_before = std::exchange(has_lost_arguments_, true);  // until it is kept
   if (!node.is_map() || node.children.empty())
     return mistakes_.error(node, fmt::format("an argument is {}; {}", node.kind_name(), kForms));
   // JSON writers put keys in any order.
   size_t at = 0;
   for (size_t i = 0; i + 1 < node.children.size(); i += 2)
-    for (std::string_view access : {"in", "out", "inout"})
-      if (node.children[i].text == access) at = i;
+    for (const auto& [word, access] : kAccesses)
+      if (node.children[i].text == word) at = i;
   const YamlNode &key = node.children[at], &value = node.children[at + 1];
   ArgumentDecl argument;
   const auto dtype = dtype_of(key.text);
-  const bool is_buffer = key.text == "in" || key.text == "out" || key.text == "inout";
+  const auto access =
+      std::find_if(kAccesses.begin(), kAccesses.end(), [&](const auto& one) { return one.first == key.text; });
+  const bool is_buffer = access != kAccesses.end();
   if (is_buffer) {
-    argument.access = key.text == "in" ? Access::kIn : key.text == "out" ? Access::kOut : Access::kInout;
+    argument.access = access->second;
     refuse_unknown_keys(node, "an argument", {key.text, "offset", "count"}, {});
     const auto buffer = read_buffer_name(value, key.text);
     if (!buffer) return;
@@ -119,7 +138,7 @@ void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
     argument.value = read_scalar(value, *dtype, "a scalar");
   } else {
     std::vector<std::string> known = dtype_names();
-    known.insert(known.end(), {"in", "out", "inout", "local"});
+    known.insert(known.end(), {"in", "out", "inout", "partial", "local"});
     std::string hint = did_you_mean(key.text, known);
     return mistakes_.error(key, fmt::format("there is no argument {}{}", shown(key.text),
                                             hint.empty() ? fmt::format("; {}", kForms) : hint));
@@ -136,8 +155,14 @@ std::optional<Expression> ManifestReader::read_scalar(const YamlNode& node, Dtyp
   return read_expression(node, {.what = what, .any_integer_param = true, .floats = is_float(dtype), .is_size = false});
 }
 
+std::optional<Expression> ManifestReader::read_when(const YamlNode& node) {
+  const YamlNode* when = node.find("when");
+  if (!when) return std::nullopt;
+  return read_expression(*when, {.what = "when", .least = INT64_MIN, .bools = true});
+}
+
 void ManifestReader::read_fill(const YamlNode& node) {
-  refuse_unknown_keys(node, "a fill", {"fill", "value", "offset", "count"}, {});
+  refuse_unknown_keys(node, "a fill", {"fill", "value", "offset", "count", "when"}, {});
   FillDecl fill;
   const auto buffer = read_buffer_name(*node.find("fill"), "fill");
   const YamlNode* value = required(node, "a fill", "value");
@@ -150,9 +175,34 @@ void ManifestReader::read_fill(const YamlNode& node) {
   fill.value = read_scalar(*value, decl.dtype, "a value");
   if (!fill.value) fill.value = Expression::constant(0);
   read_view(node, fill.offset, fill.count);
-  manifest_.steps.push_back({StepDecl::Kind::kFill, static_cast<uint32_t>(manifest_.fills.size())});
+  manifest_.steps.push_back({StepDecl::Kind::kFill, static_cast<uint32_t>(manifest_.fills.size()), read_when(node)});
   manifest_.fills.push_back(std::move(fill));
   fill_places_.push_back(&node);
+}
+
+void ManifestReader::read_copy(const YamlNode& node) {
+  refuse_unknown_keys(node, "a copy", {"copy", "to", "offset", "at", "count", "when"}, {});
+  const auto from = read_buffer_name(*node.find("copy"), "copy");
+  const YamlNode* target = required(node, "a copy", "to");
+  const auto to = target ? read_buffer_name(*target, "to") : std::nullopt;
+  if (!from || !to) return;
+  const BufferDecl &source = manifest_.buffers[*from], &sink = manifest_.buffers[*to];
+  if (*from == *to) mistakes_.error(node, "copy names one buffer twice; name two");
+  if (sink.role == Role::kConstant || sink.role == Role::kInput)
+    mistakes_.error(
+        *target, fmt::format("{} '{}' is never written; copy to scratch or an output", name_of(sink.role), sink.name));
+  if (source.dtype != sink.dtype)
+    mistakes_.error(node, fmt::format("copy of '{}' to '{}', which are {} and {}; make them alike", source.name,
+                                      sink.name, name_of(source.dtype), name_of(sink.dtype)));
+  CopyDecl copy;
+  copy.from = *from;
+  copy.to = *to;
+  for (const auto& [key, into, least] :
+       {std::tuple{"offset", &copy.offset, 0}, std::tuple{"at", &copy.at, 0}, std::tuple{"count", &copy.count, 1}})
+    if (const YamlNode* value = node.find(key)) *into = read_expression(*value, {.what = key, .least = least});
+  manifest_.steps.push_back({StepDecl::Kind::kCopy, static_cast<uint32_t>(manifest_.copies.size()), read_when(node)});
+  manifest_.copies.push_back(std::move(copy));
+  copy_places_.push_back(&node);
 }
 
 std::optional<size_t> ManifestReader::repeat_of_index(std::string_view name) const {
@@ -162,7 +212,7 @@ std::optional<size_t> ManifestReader::repeat_of_index(std::string_view name) con
 }
 
 void ManifestReader::read_repeat(const YamlNode& node) {
-  refuse_unknown_keys(node, "a repeat", {"repeat", "kernels"}, {});
+  refuse_unknown_keys(node, "a repeat", {"repeat", "kernels", "when"}, {});
   const YamlNode& how = *node.find("repeat");
   if (open_repeats_.size() == kDeepestRepeat)
     return mistakes_.error(node, fmt::format("repeats are nested {} deep; at most {} are allowed",
@@ -172,7 +222,7 @@ void ManifestReader::read_repeat(const YamlNode& node) {
   if (!is_map(how, "repeat")) return;
   refuse_unknown_keys(how, "repeat", {"times", "at_most", "index", "swap", "until", "name", "on_limit"}, {});
   const auto at = static_cast<uint32_t>(manifest_.repeats.size());
-  manifest_.steps.push_back({StepDecl::Kind::kRepeat, at});
+  manifest_.steps.push_back({StepDecl::Kind::kRepeat, at, read_when(node)});
   manifest_.repeats.emplace_back();
   repeat_places_.push_back(&node);
   // By value until it is whole: reading its steps may add others behind it.

@@ -19,10 +19,12 @@ std::string kernel_text(const Graph& graph, const KernelDecl& kernel) {
 
 // The names of `expression` are the same for every request.
 bool is_fixed(const Graph& graph, const Expression& expression) {
-  return std::all_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+  bool all_fixed = true;
+  each_dependency(graph, expression, [&](const std::string& name) {
     const DimDecl* dim = graph.dim(name);
-    return dim && dim->fixed;
+    all_fixed = all_fixed && dim && dim->fixed;
   });
+  return all_fixed;
 }
 
 }  // namespace
@@ -39,8 +41,8 @@ Result<PlannedBuffer> plan_buffer(const Graph& graph, const BufferDecl& decl, co
   for (const Expression& expression : decl.shape) {
     auto size = expression.whole(names);
     if (!size.ok()) return problem(size.error().text);
-    if (*size < 1)
-      return problem(fmt::format("its shape has {} for '{}'; sizes are at least 1", *size, expression.text()));
+    if (*size < 0)
+      return problem(fmt::format("its shape has {} for '{}'; sizes are not negative", *size, expression.text()));
     buffer.shape.push_back(*size);
     if (__builtin_mul_overflow(buffer.size_bytes, static_cast<uint64_t>(*size), &buffer.size_bytes) ||
         buffer.size_bytes > kMostBufferBytes)
@@ -61,10 +63,11 @@ Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& nam
   for (size_t i = 0; i < kernel.global.size(); ++i) {
     auto size = kernel.global[i].whole(names);
     if (!size.ok()) return problem(size.error().text);
-    if (*size < 1)
-      return problem(fmt::format("its global size '{}' is {}; it must be at least 1", kernel.global[i].text(), *size));
+    if (*size < 0)
+      return problem(
+          fmt::format("its global size '{}' is {}; it must not be negative", kernel.global[i].text(), *size));
     launch.global[i] = static_cast<uint64_t>(*size);
-    if (__builtin_mul_overflow(items, launch.global[i], &items) || items >> 62 != 0)
+    if (launch.global[i] != 0 && (__builtin_mul_overflow(items, launch.global[i], &items) || items >> 62 != 0))
       return problem("its global size does not fit 62 bits");
   }
   if (kernel.local.empty()) {
@@ -91,6 +94,10 @@ Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& nam
   return {};
 }
 
+bool has_work(const PlannedLaunch& launch) {
+  return std::find(launch.global.begin(), launch.global.end(), 0U) == launch.global.end();
+}
+
 std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::string_view name) {
   for (size_t i = 0; i < graph.dims.size(); ++i)
     if (graph.dims[i].name == name) return Number(binding.dims[i]);
@@ -111,7 +118,23 @@ std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::
     if (value.dtype == Dtype::kUint64 && value.bits >> 63 != 0) return Number(value.bits);  // whole() refuses it
     return Number(static_cast<int64_t>(value.bits));
   }
+  for (size_t i = 0; i < binding.lets.size() && i < graph.lets.size(); ++i)
+    if (graph.lets[i].name == name) return binding.lets[i];
   return std::nullopt;
+}
+
+Status compute_lets(const Graph& graph, Binding& binding) {
+  binding.lets.clear();
+  for (const LetDecl& let : graph.lets) {
+    const Names names = names_in(graph, binding);
+    const auto add = [&](const auto& value) -> Status {
+      if (!value.ok()) return invalid(fmt::format("{}: let '{}': {}", graph.name, let.name, value.error().text));
+      binding.lets.emplace_back(*value);
+      return {};
+    };
+    QUERN_TRY(let.is_real ? add(let.value.real(names)) : add(let.value.whole(names)));
+  }
+  return {};
 }
 
 std::string show_shape(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
@@ -128,6 +151,13 @@ Names names_in(const Graph& graph, const Binding& binding, const std::vector<std
 Result<Plan> build_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits, PlanPlace& place) {
   if (binding.dims.size() != graph.dims.size() || binding.params.size() != graph.params.size())
     return internal(fmt::format("{}: the binding is of another graph", graph.name));
+  if (binding.lets.size() < graph.lets.size()) {
+    Binding whole = binding;
+    const Status computed = compute_lets(graph, whole);
+    if (computed.ok()) return build_plan(graph, whole, limits, place);
+    place = {.let = &graph.lets[whole.lets.size()]};
+    return computed.error();
+  }
   const Names names = names_in(graph, binding);
   Plan plan;
   plan.buffers.reserve(graph.buffers.size());
@@ -183,16 +213,18 @@ Binding corner_of(const Graph& graph, Corner corner) {
       value = std::visit([&](auto number) { return scalar_of(param.dtype, number); }, *bound);
     binding.params.push_back(value.value_or(Scalar{param.dtype, 0}));
   }
+  (void)compute_lets(graph, binding);  // whoever plans it is told what has no value
   return binding;
 }
 
-std::vector<Size3> group_sizes_of(const Graph& graph) {
+std::vector<Size3> group_sizes_of(const Graph& graph, uint32_t program) {
   constexpr size_t kMostGroupSizes = 16;  // each is compiled for every kernel: about 100 ms apiece
   std::vector<Size3> sizes;
   for (Corner corner : {Corner::kDefault, Corner::kSmallest, Corner::kLargest}) {
     const Binding binding = corner_of(graph, corner);
     const Names names = names_in(graph, binding);
     for (const KernelDecl& kernel : graph.kernels) {
+      if (kernel.program != program) continue;
       PlannedLaunch launch;
       // What this corner cannot launch, it need not compile.
       if (!plan_sizes(graph, kernel, names, launch).ok() || launch.local[0] == 0) continue;
@@ -208,6 +240,18 @@ uint64_t most_groups(const PlannedLaunch& launch) {
   for (size_t i = 0; i < 3; ++i)
     if (launch.local[i] != 0) most = std::max(most, launch.global[i] / launch.local[i]);
   return most;
+}
+
+uint64_t footprint_of(const Plan& plan) {
+  const auto room = [](const auto& items) { return uint64_t{items.capacity()} * sizeof(items[0]); };
+  uint64_t bytes = sizeof plan + room(plan.buffers) + room(plan.steps) + room(plan.launches) + room(plan.fills) +
+                   room(plan.copies) + room(plan.repeats) + room(plan.slots) + room(plan.reported);
+  for (const PlannedBuffer& buffer : plan.buffers) bytes += room(buffer.shape);
+  for (const PlannedLaunch& launch : plan.launches) bytes += room(launch.arguments) + launch.entry.capacity();
+  for (const PlannedRepeat& repeat : plan.repeats) bytes += room(repeat.bodies) + room(repeat.checks);
+  for (const Plan::Slot& slot : plan.slots) bytes += room(slot.rounds);
+  for (const Placement* placement : {&plan.in_place, &plan.own}) bytes += room(placement->places);
+  return bytes;
 }
 
 Shape open_shape(const Graph& graph, const BufferDecl& buffer) {

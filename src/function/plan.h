@@ -48,6 +48,7 @@ Result<Duration> timeout_of(const ParameterValue& value);
 struct Binding {
   std::vector<int64_t> dims;
   std::vector<Scalar> params;
+  std::vector<Number> lets;  ///< what they come to; planning computes those that are missing
 };
 
 /// Checks a request against the graph: every input there once, with its dtype and a shape that binds the dims
@@ -65,14 +66,16 @@ struct PlannedScalar {
 struct PlannedArgument {
   ArgumentDecl::Kind kind = ArgumentDecl::Kind::kBuffer;
   Access access = Access::kIn;
+  bool is_view = false;  ///< else it is the whole buffer
   uint32_t buffer = 0;
-  uint64_t offset_bytes = 0, size_bytes = 0;  ///< of a view; size 0: the whole buffer
+  uint64_t offset_bytes = 0, size_bytes = 0;  ///< of a view, which may have no elements
   PlannedScalar scalar;
   uint64_t local_bytes = 0;
 };
 
 struct PlannedLaunch {
-  uint32_t kernel = 0;  ///< index into Graph::kernels
+  uint32_t kernel = 0;   ///< index into Graph::kernels
+  uint32_t program = 0;  ///< index into Graph::program_names
   std::string entry;
   uint32_t dimensions = 1;
   Size3 global = {1, 1, 1};
@@ -85,6 +88,11 @@ struct PlannedFill {
   uint32_t buffer = 0;
   uint64_t offset_bytes = 0, size_bytes = 0;
   PlannedScalar value;
+};
+
+struct PlannedCopy {
+  uint32_t from = 0, to = 0;  ///< never the same
+  uint64_t from_offset = 0, to_offset = 0, size_bytes = 0;
 };
 
 struct PlannedUntil {
@@ -112,8 +120,8 @@ struct PlannedRepeat {
 };
 
 struct PlannedStep {
-  enum class Kind : uint8_t { kLaunch, kFill, kRepeat } kind = Kind::kLaunch;
-  uint32_t index = 0;  ///< into Plan::launches, fills or repeats
+  enum class Kind : uint8_t { kLaunch, kFill, kRepeat, kCopy } kind = Kind::kLaunch;
+  uint32_t index = 0;  ///< into Plan::launches, fills, repeats or copies
   uint32_t end = 0;    ///< the first step behind it
   uint32_t level = 0;  ///< steps of one level do not depend on each other
 };
@@ -125,6 +133,7 @@ struct PlannedBuffer {
   uint64_t size_bytes = 0;
   /// The first and last step that needs its contents; inputs from the start, outputs to the end, constants always.
   uint32_t first = 0, last = 0;
+  bool used = true;     ///< a step of the plan names it: scratch that is not used has no place
   bool passed = false;  ///< an input that comes as an object: no placement has room for it
 };
 
@@ -152,6 +161,7 @@ struct Plan {
   std::vector<PlannedStep> steps;
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedFill> fills;
+  std::vector<PlannedCopy> copies;
   std::vector<PlannedRepeat> repeats;
   /// One per slot that a request fills: where its expression stands, and the rounds it stands in.
   struct Slot {
@@ -168,14 +178,19 @@ struct Plan {
   uint64_t peak_bytes = 0;         ///< the largest sum of scratch that is live at once: no placement can do with less
 };
 
+/// Bytes of memory that a plan takes, about.
+uint64_t footprint_of(const Plan& plan);
+
 /// Limits on what a plan may hold, so that nothing built from one is unbounded.
 constexpr size_t kMostBuffers = 16384, kMostTensors = 256, kMostSteps = 16384, kMostLaunches = 65536;
 constexpr size_t kMostArguments = 64, kMostSlots = 4096, kMostReported = 16;
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 40;
 constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 
-/// kInvalid if a size overflows, is not positive, or a local size does not divide its global size; if a view is not in
-/// its buffer; if there are too many rounds to plan.
+/// What has nothing to do is left out, launches with a global size of 0 and fills and copies of nothing, and so are
+/// steps whose `when` is 0. kInvalid if a size overflows or is negative, or a local size does not divide its global
+/// size; if a view is not in its buffer; if there are too many rounds to plan; if something was left out and no step
+/// writes an output.
 Result<Plan> make_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits = {});
 
 /// The same plan for calls of which these inputs (by buffer) come as objects.
@@ -187,9 +202,9 @@ Result<std::vector<Scalar>> scalars_of(const Graph& graph, const Plan& plan, con
 /// Dims, and the params that sizes depend on: requests with the same key share a plan.
 std::string plan_key(const Graph& graph, const Binding& binding);
 
-/// Every local size that the graph can name over all its dims; sizes that depend on a free dim are listed for its
-/// default, min and max.
-std::vector<Size3> group_sizes_of(const Graph& graph);
+/// Every local size that the kernels of a program can be launched with, over all dims; sizes that depend on a free dim
+/// are listed for its default, min and max.
+std::vector<Size3> group_sizes_of(const Graph& graph, uint32_t program = 0);
 
 /// The shape of a buffer with -1 where it is not fixed: the metadata of the Open Inference Protocol.
 Shape open_shape(const Graph& graph, const BufferDecl& buffer);

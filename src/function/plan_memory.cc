@@ -29,12 +29,18 @@ void each_use(const Plan& plan, uint32_t step_index, F&& use) {
     case PlannedStep::Kind::kLaunch:
       for (const PlannedArgument& argument : plan.launches[step.index].arguments)
         if (argument.kind == ArgumentDecl::Kind::kBuffer)
-          use(Use{argument.buffer, argument.access != Access::kOut, argument.access != Access::kIn,
-                  argument.size_bytes == 0});
+          // What a partial access leaves alone is needed afterwards, as if it were read.
+          use(Use{argument.buffer, argument.access != Access::kOut, argument.access != Access::kIn, !argument.is_view});
       break;
     case PlannedStep::Kind::kFill: {
       const PlannedFill& fill = plan.fills[step.index];
       use(Use{fill.buffer, false, true, fill.size_bytes == plan.buffers[fill.buffer].size_bytes});
+      break;
+    }
+    case PlannedStep::Kind::kCopy: {
+      const PlannedCopy& copy = plan.copies[step.index];
+      use(Use{copy.from, true, false, copy.size_bytes == plan.buffers[copy.from].size_bytes});
+      use(Use{copy.to, false, true, copy.size_bytes == plan.buffers[copy.to].size_bytes});
       break;
     }
     case PlannedStep::Kind::kRepeat:
@@ -189,7 +195,7 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
   std::vector<uint64_t> sizes(plan.buffers.size());
   std::vector<uint32_t> order;
   for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
-    if (!wanted(plan.buffers[i])) continue;
+    if (plan.buffers[i].size_bytes == 0 || !wanted(plan.buffers[i])) continue;
     order.push_back(i);
     sizes[i] =
         (plan.buffers[i].size_bytes + limits.alignment_bytes - 1) / limits.alignment_bytes * limits.alignment_bytes;
@@ -210,15 +216,19 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
   return placement;
 }
 
+bool is_scratch(const PlannedBuffer& buffer) { return buffer.role == Role::kScratch && buffer.used; }
+
 Placement place_own(const Plan& plan, const PlanLimits& limits) {
-  return place(plan, limits,
-               [](const PlannedBuffer& buffer) { return buffer.role != Role::kConstant && !buffer.passed; });
+  return place(plan, limits, [](const PlannedBuffer& buffer) {
+    if (buffer.role == Role::kScratch) return is_scratch(buffer);
+    return buffer.role != Role::kConstant && !buffer.passed;
+  });
 }
 
 uint64_t peak_of_scratch(const Plan& plan) {
   std::vector<int64_t> change(plan.steps.size() + 2);
   for (const PlannedBuffer& buffer : plan.buffers) {
-    if (buffer.role != Role::kScratch) continue;
+    if (!is_scratch(buffer)) continue;
     change[buffer.first] += static_cast<int64_t>(buffer.size_bytes);
     change[buffer.last + 1] -= static_cast<int64_t>(buffer.size_bytes);
   }
@@ -249,13 +259,14 @@ Status plan_memory(const Graph& graph, const PlanLimits& limits, Plan& plan, Pla
   for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[i];
     const Life& life = lives[groups.of(i)];
-    buffer.first = life.first == kNever ? 0 : life.first;
+    buffer.used = life.first != kNever;
+    buffer.first = buffer.used ? life.first : 0;
     buffer.last = life.last;
     if (buffer.role == Role::kConstant || buffer.role == Role::kInput) buffer.first = 0;
     if (buffer.role == Role::kConstant || buffer.role == Role::kOutput) buffer.last = end;
     if (buffer.role != Role::kScratch) plan.memory_bytes += buffer.size_bytes;
   }
-  plan.in_place = place(plan, limits, [](const PlannedBuffer& buffer) { return buffer.role == Role::kScratch; });
+  plan.in_place = place(plan, limits, is_scratch);
   plan.own = place_own(plan, limits);
   plan.memory_bytes += plan.in_place.bytes();
   plan.peak_bytes = peak_of_scratch(plan);

@@ -36,10 +36,12 @@ const Scalar* param_as_it_is(const Graph& graph, const Binding& binding, const E
 
 // What a request may change and a plan does not depend on.
 bool is_free(const Graph& graph, const Expression& expression) {
-  return std::any_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+  bool any_free = false;
+  each_dependency(graph, expression, [&](const std::string& name) {
     const ParamDecl* param = graph.param(name);
-    return param && !param->in_size;
+    any_free = any_free || (param && !param->in_size);
   });
+  return any_free;
 }
 
 /// Walks the steps of a graph and unrolls repeats whose rounds differ.
@@ -56,7 +58,7 @@ class StepPlanner {
         if (step == at) QUERN_TRY(add_zero(buffer));
       QUERN_TRY(expand(at, behind(at)));
     }
-    return {};
+    return left_out_ ? check_outputs() : Status();
   }
 
  private:
@@ -79,6 +81,7 @@ class StepPlanner {
       for (uint32_t at = top; at < behind(top); ++at) {
         const StepDecl& step = graph_.steps[at];
         if (step.kind == StepDecl::Kind::kFill) use(graph_.fills[step.index].buffer);
+        if (step.kind == StepDecl::Kind::kCopy) use(graph_.copies[step.index].from), use(graph_.copies[step.index].to);
         if (step.kind == StepDecl::Kind::kKernel)
           for (const ArgumentDecl& argument : graph_.kernels[step.index].arguments)
             if (argument.kind == ArgumentDecl::Kind::kBuffer) use(argument.buffer);
@@ -94,6 +97,7 @@ class StepPlanner {
     std::string where = graph_.name;
     if (place_.kernel) where += fmt::format(": kernel '{}'", place_.kernel->entry);
     if (place_.fill) where += fmt::format(": fill of '{}'", graph_.buffers[place_.fill->buffer].name);
+    if (place_.copy) where += fmt::format(": copy to '{}'", graph_.buffers[place_.copy->to].name);
     if (place_.repeat)
       where += place_.repeat->name.empty() ? ": repeat" : fmt::format(": repeat '{}'", place_.repeat->name);
     return invalid(fmt::format("{}: {}", where, what));
@@ -119,7 +123,29 @@ class StepPlanner {
                     kMostLaunches));
   }
 
+  // What was left out may have been all that writes an output.
+  Status check_outputs() {
+    std::vector<char> is_written(plan_.buffers.size());
+    for (const PlannedFill& fill : plan_.fills) is_written[fill.buffer] = true;
+    for (const PlannedCopy& copy : plan_.copies) is_written[copy.to] = true;
+    for (const PlannedLaunch& launch : plan_.launches)
+      for (const PlannedArgument& argument : launch.arguments)
+        if (argument.kind == ArgumentDecl::Kind::kBuffer && argument.access != Access::kIn)
+          is_written[argument.buffer] = true;
+    for (const PlannedRepeat& repeat : plan_.repeats)
+      for (const auto& [one, two] : repeat.swaps) is_written[one] = is_written[two] = is_written[one] | is_written[two];
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const BufferDecl& buffer = graph_.buffers[i];
+      if (buffer.role != Role::kOutput || plan_.buffers[i].size_bytes == 0 || is_written[i]) continue;
+      place_ = {.buffer = &buffer};
+      return problem(fmt::format("no step that runs for these dims writes output '{}'; add one, or write zero: true",
+                                 buffer.name));
+    }
+    return {};
+  }
+
   Status add_zero(uint32_t buffer) {
+    if (plan_.buffers[buffer].size_bytes == 0) return {};
     place_ = {.buffer = &graph_.buffers[buffer]};
     PlannedFill fill;
     fill.buffer = buffer;
@@ -133,12 +159,23 @@ class StepPlanner {
   Status expand(uint32_t begin, uint32_t end) {
     for (uint32_t at = begin; at < end; at = behind(at)) {
       const StepDecl& step = graph_.steps[at];
+      if (step.when) {
+        place_ = place_of(step);
+        QUERN_TRY(const int64_t is_wanted, whole(*step.when));
+        if (is_wanted == 0) {
+          left_out_ = true;
+          continue;
+        }
+      }
       switch (step.kind) {
         case StepDecl::Kind::kKernel:
           QUERN_TRY(add_launch(step.index));
           break;
         case StepDecl::Kind::kFill:
           QUERN_TRY(add_fill(step.index));
+          break;
+        case StepDecl::Kind::kCopy:
+          QUERN_TRY(add_copy(step.index));
           break;
         case StepDecl::Kind::kRepeat:
           QUERN_TRY(add_repeat(at));
@@ -148,13 +185,29 @@ class StepPlanner {
     return {};
   }
 
+  PlanPlace place_of(const StepDecl& step) const {
+    switch (step.kind) {
+      case StepDecl::Kind::kKernel:
+        return {.kernel = &graph_.kernels[step.index]};
+      case StepDecl::Kind::kFill:
+        return {.fill = &graph_.fills[step.index]};
+      case StepDecl::Kind::kCopy:
+        return {.copy = &graph_.copies[step.index]};
+      case StepDecl::Kind::kRepeat:
+        break;
+    }
+    return {.repeat = &graph_.repeats[step.index]};
+  }
+
   Status add_launch(uint32_t kernel_index) {
     const KernelDecl& kernel = graph_.kernels[kernel_index];
     place_ = {.kernel = &kernel};
     PlannedLaunch launch;
     launch.kernel = kernel_index;
+    launch.program = kernel.program;
     launch.entry = kernel.entry;
     QUERN_TRY(plan_sizes(graph_, kernel, names_, launch));
+    if (!has_work(launch)) return left_out_ = true, Status();
     launch.arguments.reserve(kernel.arguments.size());
     for (size_t i = 0; i < kernel.arguments.size(); ++i) {
       QUERN_TRY(const PlannedArgument argument, plan_argument(kernel.arguments[i], kernel_index, i));
@@ -181,6 +234,7 @@ class StepPlanner {
         argument.buffer = decl.buffer;
         if (!decl.offset) break;
         QUERN_TRY(const auto view, plan_view(decl.buffer, *decl.offset, *decl.count));
+        argument.is_view = true;
         argument.offset_bytes = view.first;
         argument.size_bytes = view.second;
         break;
@@ -209,7 +263,7 @@ class StepPlanner {
     const uint64_t element = size_of(of.dtype);
     const uint64_t elements = of.size_bytes / element;
     const std::string& name = graph_.buffers[buffer].name;
-    if (from < 0 || many < 1 || static_cast<uint64_t>(from) > elements ||
+    if (from < 0 || many < 0 || static_cast<uint64_t>(from) > elements ||
         static_cast<uint64_t>(many) > elements - static_cast<uint64_t>(from))
       return problem(fmt::format("its view of '{}' has offset {} and count {}, and the buffer has {} elements", name,
                                  from, many, elements));
@@ -222,11 +276,12 @@ class StepPlanner {
 
   // Views of one buffer may meet in one kernel if they are apart, or only read.
   Status check_overlap(const PlannedLaunch& launch, const PlannedArgument& argument) const {
-    if (argument.kind != ArgumentDecl::Kind::kBuffer || argument.size_bytes == 0) return {};
+    if (argument.kind != ArgumentDecl::Kind::kBuffer || !argument.is_view || argument.size_bytes == 0) return {};
     for (const PlannedArgument& other : launch.arguments) {
       if (other.kind != ArgumentDecl::Kind::kBuffer || other.buffer != argument.buffer) continue;
       if (other.access == Access::kIn && argument.access == Access::kIn) continue;
-      const uint64_t other_end = other.size_bytes ? other.offset_bytes + other.size_bytes : UINT64_MAX;
+      if (other.is_view && other.size_bytes == 0) continue;
+      const uint64_t other_end = other.is_view ? other.offset_bytes + other.size_bytes : UINT64_MAX;
       if (argument.offset_bytes < other_end && other.offset_bytes < argument.offset_bytes + argument.size_bytes)
         return problem(fmt::format("two of its views of '{}' overlap, and it writes one; make them apart",
                                    graph_.buffers[argument.buffer].name));
@@ -267,10 +322,42 @@ class StepPlanner {
       fill.offset_bytes = view.first;
       fill.size_bytes = view.second;
     }
+    if (fill.size_bytes == 0) return left_out_ = true, Status();
     const Plan::Slot slot{Plan::Slot::Kind::kFill, index, 0, plan_.buffers[decl.buffer].dtype, {}};
     QUERN_TRY(fill.value, plan_scalar(*decl.value, slot));
     QUERN_TRY(add_step(PlannedStep::Kind::kFill, plan_.fills.size()));
     plan_.fills.push_back(fill);
+    return {};
+  }
+
+  Status add_copy(uint32_t index) {
+    const CopyDecl& decl = graph_.copies[index];
+    place_ = {.copy = &decl};
+    const PlannedBuffer &from = plan_.buffers[decl.from], &to = plan_.buffers[decl.to];
+    const uint64_t element = size_of(from.dtype);
+    const auto from_elements = static_cast<int64_t>(from.size_bytes / element);
+    const auto to_elements = static_cast<int64_t>(to.size_bytes / element);
+    int64_t offset = 0, at = 0;
+    if (decl.offset) QUERN_TRY(offset, whole(*decl.offset));
+    if (decl.at) QUERN_TRY(at, whole(*decl.at));
+    int64_t count = from_elements - offset;
+    if (decl.count) QUERN_TRY(count, whole(*decl.count));
+    const bool is_all = !decl.offset && !decl.at && !decl.count;
+    if (is_all && from_elements != to_elements)
+      return problem(fmt::format("'{}' has {} elements and '{}' {}; write count, or make them alike",
+                                 graph_.buffers[decl.from].name, from_elements, graph_.buffers[decl.to].name,
+                                 to_elements));
+    // Elements are at most 2^40: no sum overflows once each part is in range.
+    const bool is_inside = offset >= 0 && offset <= from_elements && at >= 0 && at <= to_elements && count >= 0 &&
+                           count <= from_elements - offset && count <= to_elements - at;
+    if (!is_inside)
+      return problem(fmt::format("{} elements from {} on of '{}', which has {}, do not go to {} of '{}', which has {}",
+                                 count, offset, graph_.buffers[decl.from].name, from_elements, at,
+                                 graph_.buffers[decl.to].name, to_elements));
+    if (count == 0) return left_out_ = true, Status();
+    QUERN_TRY(add_step(PlannedStep::Kind::kCopy, plan_.copies.size()));
+    plan_.copies.push_back({decl.from, decl.to, static_cast<uint64_t>(offset) * element,
+                            static_cast<uint64_t>(at) * element, static_cast<uint64_t>(count) * element});
     return {};
   }
 
@@ -348,8 +435,9 @@ class StepPlanner {
   Dtype bound_dtype(Dtype element, const Expression& bound) const {
     if (is_float(element) || !bound.is_whole()) return Dtype::kFp64;
     for (const std::string& name : bound.names()) {
+      if (const LetDecl* let = graph_.let(name); let && let->is_real) return Dtype::kFp64;
       const ParamDecl* param = graph_.param(name);
-      if (!param) continue;  // a dim or the index of a repeat
+      if (!param) continue;  // a dim, a whole let or the index of a repeat
       if (is_float(param->dtype)) return Dtype::kFp64;
       if (param->dtype == Dtype::kUint64 && bound.is_name()) return Dtype::kUint64;
     }
@@ -363,6 +451,7 @@ class StepPlanner {
   Rounds rounds_;
   Names names_;
   uint64_t written_out_ = 0;
+  bool left_out_ = false;  ///< a step that has nothing to do, or whose `when` is 0
 };
 
 const Expression& expression_of(const Graph& graph, const Plan::Slot& slot, PlanPlace& place) {
@@ -392,6 +481,11 @@ Result<std::vector<Scalar>> build_scalars(const Graph& graph, const Plan& plan, 
   if (plan.slots.empty()) return scalars;
   if (binding.dims.size() != graph.dims.size() || binding.params.size() != graph.params.size())
     return internal(fmt::format("{}: the binding is of another graph", graph.name));
+  if (binding.lets.size() < graph.lets.size()) {
+    Binding whole = binding;
+    QUERN_TRY(compute_lets(graph, whole));
+    return build_scalars(graph, plan, whole, place);
+  }
   scalars.reserve(plan.slots.size());
   for (const Plan::Slot& slot : plan.slots) {
     const Expression& expression = expression_of(graph, slot, place);

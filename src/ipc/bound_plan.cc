@@ -17,13 +17,14 @@ template <class V>
 void fields(V& v, PlannedBuffer& buffer) {
   v(buffer.role), v(buffer.dtype);
   v.list(buffer.shape, kMostRank, [&](int64_t& size) { v(size); });
-  v(buffer.size_bytes), v(buffer.first), v(buffer.last), v(buffer.passed);
+  v(buffer.size_bytes), v(buffer.first), v(buffer.last), v(buffer.used), v(buffer.passed);
 }
 template <class V>
 void fields(V& v, PlannedLaunch& launch) {
-  v(launch.kernel), v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
+  v(launch.kernel), v(launch.program), v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
   v.list(launch.arguments, kMostArguments, [&](PlannedArgument& a) {
-    v(a.kind), v(a.access), v(a.buffer), v(a.offset_bytes), v(a.size_bytes), fields(v, a.scalar), v(a.local_bytes);
+    v(a.kind), v(a.access), v(a.is_view), v(a.buffer), v(a.offset_bytes), v(a.size_bytes), fields(v, a.scalar),
+        v(a.local_bytes);
   });
   v(launch.flops), v(launch.bytes);
 }
@@ -54,6 +55,9 @@ void fields(V& v, Plan& plan) {
   v.list(plan.launches, kMostLaunches, [&](PlannedLaunch& launch) { fields(v, launch); });
   v.list(plan.fills, kMostLaunches,
          [&](PlannedFill& fill) { v(fill.buffer), v(fill.offset_bytes), v(fill.size_bytes), fields(v, fill.value); });
+  v.list(plan.copies, kMostLaunches, [&](PlannedCopy& copy) {
+    v(copy.from), v(copy.to), v(copy.from_offset), v(copy.to_offset), v(copy.size_bytes);
+  });
   v.list(plan.repeats, kMostLaunches, [&](PlannedRepeat& repeat) { fields(v, repeat); });
   v.list(plan.slots, kMostSlots, [&](Plan::Slot& slot) { fields(v, slot); });
   v.list(plan.reported, kMostReported, [&](uint32_t& repeat) { v(repeat); });
@@ -64,7 +68,7 @@ namespace ipc {
 
 template <class V>
 void fields(V& v, PlanBinding& binding) {
-  v(binding.program);
+  v.list(binding.programs, kMostDriverPrograms, [&](uint64_t& program) { v(program); });
   v.list(binding.objects, kMostBuffers, [&](uint64_t& object) { v(object); });
   v.list(binding.placement.places, kMostBuffers, [&](Placement::Place& place) { v(place.arena), v(place.offset); });
   v.list(binding.placement.arenas, kMostBuffers, [&](uint64_t& bytes) { v(bytes); });
@@ -91,6 +95,7 @@ class PlanCheck {
     const auto count = static_cast<uint32_t>(plan_.steps.size());
     return all(plan_.launches, [&](auto& one) { return launch(one); }) &&
            all(plan_.fills, [&](auto& one) { return fill(one); }) &&
+           all(plan_.copies, [&](auto& one) { return copy(one); }) &&
            all(plan_.repeats, [&](auto& one) { return repeat(one); }) &&
            all(plan_.slots, [&](auto& one) { return is_known(one.dtype) && one.kind <= Plan::Slot::Kind::kUntil; }) &&
            steps(0, count, 0);
@@ -104,14 +109,15 @@ class PlanCheck {
   static bool is_known(Dtype dtype) { return static_cast<int>(dtype) < kDtypes; }
 
   bool buffer(const PlannedBuffer& one, const Placement::Place& place) const {
-    if (one.role > Role::kScratch || !is_known(one.dtype) || one.size_bytes == 0) return false;
+    if (one.role > Role::kScratch || !is_known(one.dtype)) return false;
+    if (one.size_bytes == 0 || (one.role == Role::kScratch && !one.used)) return place.arena == Placement::kElsewhere;
     if (place.arena == Placement::kElsewhere) return one.role != Role::kScratch;
     const auto& arenas = binding_.placement.arenas;
     return place.arena < arenas.size() && place.offset <= arenas[place.arena] &&
            one.size_bytes <= arenas[place.arena] - place.offset;
   }
   bool range(uint32_t index, uint64_t offset, uint64_t size) const {
-    return index < plan_.buffers.size() && offset <= plan_.buffers[index].size_bytes &&
+    return index < plan_.buffers.size() && plan_.buffers[index].used && offset <= plan_.buffers[index].size_bytes &&
            size <= plan_.buffers[index].size_bytes - offset;
   }
   bool value(const PlannedScalar& one) const {
@@ -121,19 +127,24 @@ class PlanCheck {
     return dtype == Dtype::kFp64 || dtype == Dtype::kInt64 || dtype == Dtype::kUint64;
   }
   bool writable(uint32_t index) const {
-    return index < plan_.buffers.size() && plan_.buffers[index].role >= Role::kOutput;
+    return index < plan_.buffers.size() && plan_.buffers[index].used && plan_.buffers[index].role >= Role::kOutput;
   }
   bool argument(const PlannedArgument& one) const {
-    if (one.kind > ArgumentDecl::Kind::kLocal || one.access > Access::kInout || !value(one.scalar)) return false;
+    if (one.kind > ArgumentDecl::Kind::kLocal || one.access > Access::kPartial || !value(one.scalar)) return false;
     return one.kind != ArgumentDecl::Kind::kBuffer || range(one.buffer, one.offset_bytes, one.size_bytes);
   }
   bool launch(const PlannedLaunch& one) const {
-    return one.dimensions >= 1 && one.dimensions <= 3 && all(one.arguments, [&](auto& a) { return argument(a); });
+    return one.program < binding_.programs.size() && one.dimensions >= 1 && one.dimensions <= 3 &&
+           all(one.arguments, [&](auto& a) { return argument(a); });
   }
   bool fill(const PlannedFill& one) const {
     const Dtype dtype = one.value.fixed.dtype;
     return writable(one.buffer) && one.size_bytes > 0 && range(one.buffer, one.offset_bytes, one.size_bytes) &&
            value(one.value) && one.size_bytes % size_of(dtype) == 0 && one.offset_bytes % size_of(dtype) == 0;
+  }
+  bool copy(const PlannedCopy& one) const {
+    return one.from != one.to && writable(one.to) && one.size_bytes > 0 &&
+           range(one.from, one.from_offset, one.size_bytes) && range(one.to, one.to_offset, one.size_bytes);
   }
   bool until(const PlannedUntil& one) const {
     return one.every > 0 && value(one.value) && is_bound(one.value.fixed.dtype) && is_known(one.dtype) &&
@@ -159,6 +170,9 @@ class PlanCheck {
           break;
         case PlannedStep::Kind::kFill:
           if (step.index >= plan_.fills.size() || step.end != begin + 1) return false;
+          break;
+        case PlannedStep::Kind::kCopy:
+          if (step.index >= plan_.copies.size() || step.end != begin + 1) return false;
           break;
         case PlannedStep::Kind::kRepeat:
           if (step.index >= plan_.repeats.size() || !rounds(plan_.repeats[step.index], begin + 1, step.end, depth))

@@ -46,7 +46,7 @@ BoundPlan sample_plan() {
                 {Kind::kLaunch, 2, 4, 3},
                 {Kind::kFill, 0, 5, 4}};
   PlanBinding binding;
-  binding.program = 7;
+  binding.programs = {7};
   binding.objects.resize(3);
   binding.placement = {{{}, {}, {0, 256}}, {512}};
   binding.launches = {{1, true, 5}, {2, false, 0}, {3, false, 0}};
@@ -84,6 +84,8 @@ TEST(BoundPlan, ABindingOfAnotherPlanIsRefused) {
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.objects.pop_back(); }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places.emplace_back(); }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.launches.pop_back(); }));
+  EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.programs.clear(); }));
+  EXPECT_TRUE(is_refused([](Plan& p, PlanBinding&) { p.launches[1].program = 1; }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places[2].arena = 1; }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places[2].arena = Placement::kElsewhere; }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places[2].offset = 449; }));
@@ -97,7 +99,7 @@ TEST(BoundPlan, WhatPointsOutsideIsRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[1].scalar.slot = 1; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[1].scalar.fixed.dtype = static_cast<Dtype>(99); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].dimensions = 4; }));
-  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].size_bytes = 0; }));
+  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[2].size_bytes = 0; })) << "nothing has no place";
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.fills[0].buffer = 0; })) << "an input is filled";
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.fills[0].offset_bytes = 2; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].swaps = {{0, 1}}; })) << "an input is swapped";
@@ -110,17 +112,55 @@ TEST(BoundPlan, WhatPointsOutsideIsRefused) {
   EXPECT_FALSE(is_refused_plan([](Plan& p) { p.repeats[0].until.reset(); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].until.reset(), p.repeats[0].limit_is_error = true; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].dtype = static_cast<Dtype>(99); }));
-  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[0].access = static_cast<Access>(3); }));
+  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[0].access = static_cast<Access>(4); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.slots[0].kind = static_cast<Plan::Slot::Kind>(9); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.slots[0].rounds.resize(kDeepestRepeat + 1); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].shape.resize(kMostRank + 1); }));
+}
+
+TEST(BoundPlan, ACopyThatPointsOutsideIsRefused) {
+  const auto is_refused_copy = [](PlannedCopy copy, uint32_t index = 0) {
+    return is_refused_plan([&](Plan& plan) {
+      plan.copies = {copy};
+      plan.steps.push_back({Kind::kCopy, index, 6, 5});
+    });
+  };
+  EXPECT_FALSE(is_refused_copy({0, 1, 0, 0, 64}));
+  EXPECT_FALSE(is_refused_copy({0, 1, 32, 60, 4}));
+  EXPECT_TRUE(is_refused_copy({0, 1, 0, 0, 64}, 1)) << "there is one copy";
+  EXPECT_TRUE(is_refused_copy({0, 1, 0, 0, 0})) << "of nothing";
+  EXPECT_TRUE(is_refused_copy({0, 1, 1, 0, 64}));
+  EXPECT_TRUE(is_refused_copy({0, 1, 0, 1, 64}));
+  EXPECT_TRUE(is_refused_copy({1, 0, 0, 0, 64})) << "to an input";
+  EXPECT_TRUE(is_refused_copy({1, 1, 0, 32, 32})) << "within a buffer";
+  EXPECT_TRUE(is_refused_copy({3, 1, 0, 0, 64}));
+  EXPECT_TRUE(is_refused_copy({0, 3, 0, 0, 64}));
+}
+
+TEST(BoundPlan, ScratchThatIsNotUsedHasNoPlaceAndNoUse) {
+  const auto is_refused_scratch = [](auto change) {
+    return is_refused([&](Plan& plan, PlanBinding& binding) {
+      PlannedBuffer scratch = buffer_of(Role::kScratch);
+      scratch.used = false;
+      plan.buffers.push_back(scratch);
+      binding.objects.push_back(0);
+      binding.placement.places.emplace_back();
+      change(plan, binding);
+    });
+  };
+  EXPECT_FALSE(is_refused_scratch([](Plan&, PlanBinding&) {}));
+  EXPECT_TRUE(is_refused_scratch([](Plan&, PlanBinding& b) { b.placement.places[3] = {0, 0}; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.launches[0].arguments[0].buffer = 3; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.fills[0].buffer = 3; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.repeats[0].swaps = {{1, 3}}; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.repeats[0].until->buffer = 3; }));
 }
 
 TEST(BoundPlan, StepsThatDoNotNestAreRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[0].end = 2; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[0].end = 0; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[1].end = 6; }));
-  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[2].kind = static_cast<Kind>(3); }));
+  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[2].kind = static_cast<Kind>(4); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[2] = {Kind::kRepeat, 0, 3, 0}; })) << "a repeat in itself";
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].rounds = 0; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].bodies = {1}; }));

@@ -35,6 +35,7 @@ Result<Binding> binding_of(const Manifest& manifest, const std::map<std::string,
         return invalid(fmt::format("{}: dim '{}' is {}; send {} to {}", manifest.name, name, *whole, dim.min, dim.max));
       binding.dims[i] = *whole;
     }
+  QUERN_TRY(compute_lets(manifest, binding));
   // A request with inputs of these shapes finds what is out of range or not known.
   CallSpec call;
   call.parameters = given;
@@ -55,7 +56,7 @@ Result<Binding> binding_of(const Manifest& manifest, const std::map<std::string,
 std::vector<uint64_t> live_bytes(const Plan& plan) {
   std::vector<int64_t> change(plan.steps.size() + 1);
   for (const PlannedBuffer& buffer : plan.buffers) {
-    if (buffer.role != Role::kScratch || plan.steps.empty()) continue;
+    if (buffer.role != Role::kScratch || !buffer.used || plan.steps.empty()) continue;
     change[buffer.first] += static_cast<int64_t>(buffer.size_bytes);
     change[buffer.last + 1] -= static_cast<int64_t>(buffer.size_bytes);
   }
@@ -74,9 +75,21 @@ std::vector<std::string> names_of(const Manifest& manifest, const PlannedLaunch&
   std::vector<std::string> names;
   for (const PlannedArgument& argument : launch.arguments)
     if (argument.kind == ArgumentDecl::Kind::kBuffer &&
-        (written ? argument.access != Access::kIn : argument.access != Access::kOut))
+        (written ? argument.access != Access::kIn
+                 : argument.access == Access::kIn || argument.access == Access::kInout))
       names.push_back(manifest.buffers[argument.buffer].name);
   return names;
+}
+
+bool has_labels(const Manifest& manifest) {
+  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
+                     [](const KernelDecl& kernel) { return !kernel.label.empty(); });
+}
+
+std::string_view label_of(const Manifest& manifest, const Plan& plan, uint32_t at) {
+  const PlannedStep& step = plan.steps[at];
+  return step.kind == PlannedStep::Kind::kLaunch ? manifest.kernels[plan.launches[step.index].kernel].label
+                                                 : std::string_view();
 }
 
 /// Each step as people see it, with how deep in repeats it is.
@@ -96,6 +109,12 @@ std::vector<std::string> step_row(const Manifest& manifest, const Plan& plan, ui
     case PlannedStep::Kind::kFill:
       row.insert(row.end(), {indent + "(fill)", "", "", "", manifest.buffers[plan.fills[step.index].buffer].name});
       break;
+    case PlannedStep::Kind::kCopy: {
+      const PlannedCopy& copy = plan.copies[step.index];
+      row.insert(row.end(),
+                 {indent + "(copy)", "", "", manifest.buffers[copy.from].name, manifest.buffers[copy.to].name});
+      break;
+    }
     case PlannedStep::Kind::kRepeat: {
       const PlannedRepeat& repeat = plan.repeats[step.index];
       row[1] = "";
@@ -111,6 +130,7 @@ void add_rows(const Manifest& manifest, const Plan& plan, uint32_t begin, uint32
               std::vector<std::vector<std::string>>& rows) {
   for (uint32_t at = begin; at < end && rows.size() <= kShownSteps; at = plan.steps[at].end) {
     rows.push_back(step_row(manifest, plan, at, depth));
+    if (rows.back().size() < rows.front().size()) rows.back().emplace_back(label_of(manifest, plan, at));
     if (plan.steps[at].kind == PlannedStep::Kind::kRepeat)
       add_rows(manifest, plan, at + 1, plan.steps[at].end, depth + 1, rows);
   }
@@ -142,8 +162,12 @@ void print_picture(const std::vector<uint64_t>& live) {
 void print_people(const Manifest& manifest, const Binding& binding, const Plan& plan) {
   fmt::print("{}", manifest.name);
   for (size_t i = 0; i < manifest.dims.size(); ++i) fmt::print(" {}={}", manifest.dims[i].name, binding.dims[i]);
+  for (size_t i = 0; i < binding.lets.size(); ++i)
+    fmt::print(" {}={}", manifest.lets[i].name,
+               std::visit([](auto value) { return fmt::format("{}", value); }, binding.lets[i]));
   fmt::print("\n\n");
   std::vector<std::vector<std::string>> rows{{"STEP", "LEVEL", "KERNEL", "GLOBAL", "LOCAL", "READS", "WRITES"}};
+  if (has_labels(manifest)) rows[0].push_back("LABEL");
   add_rows(manifest, plan, 0, static_cast<uint32_t>(plan.steps.size()), 0, rows);
   const size_t right[] = {0, 1};
   fmt::print("{}", align(rows, right));
@@ -155,7 +179,7 @@ void print_people(const Manifest& manifest, const Binding& binding, const Plan& 
     const Placement::Place& place = plan.in_place.places[i];
     rows.push_back({manifest.buffers[i].name, std::string(name_of(buffer.role)), std::string(name_of(buffer.dtype)),
                     show_shape(buffer.shape), show_bytes(buffer.size_bytes),
-                    fmt::format("{}-{}", buffer.first, buffer.last),
+                    buffer.used ? fmt::format("{}-{}", buffer.first, buffer.last) : "",
                     place.arena == Placement::kElsewhere ? "" : fmt::format("{}+{}", place.arena, place.offset)});
   }
   fmt::print("\n{}", align(rows));
@@ -183,6 +207,8 @@ void print_json(const Manifest& manifest, const Binding& binding, const Plan& pl
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlannedStep& step = plan.steps[i];
     std::string text = fmt::format("{{\"level\": {}, \"end\": {}, \"live_bytes\": {}", step.level, step.end, live[i]);
+    if (const auto label = label_of(manifest, plan, static_cast<uint32_t>(i)); !label.empty())
+      text += fmt::format(", \"label\": {}", json_string(label));
     if (step.kind == PlannedStep::Kind::kLaunch) {
       const PlannedLaunch& launch = plan.launches[step.index];
       text += fmt::format(
@@ -193,6 +219,10 @@ void print_json(const Manifest& manifest, const Binding& binding, const Plan& pl
           launch.bytes);
     } else if (step.kind == PlannedStep::Kind::kFill) {
       text += fmt::format(", \"fill\": {}}}", json_string(manifest.buffers[plan.fills[step.index].buffer].name));
+    } else if (step.kind == PlannedStep::Kind::kCopy) {
+      const PlannedCopy& copy = plan.copies[step.index];
+      text += fmt::format(", \"copy\": {}, \"to\": {}, \"bytes\": {}}}", json_string(manifest.buffers[copy.from].name),
+                          json_string(manifest.buffers[copy.to].name), copy.size_bytes);
     } else {
       const PlannedRepeat& repeat = plan.repeats[step.index];
       text += fmt::format(", \"repeat\": {}, \"every\": {}}}", repeat.rounds, repeat.until ? repeat.until->every : 0);
