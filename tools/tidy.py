@@ -23,7 +23,7 @@ TEXT = {".h", ".cc", ".cl", ".py", ".sh", ".md", ".txt", ".yaml", ".yml", ".json
 # What tests and benchmarks get on top: the row `+tests` of layers.txt.
 IS_TEST = re.compile(r"_(test|fuzz|bench)\.(cc|h)$|cts_backend\.cc$")
 
-PURE = {"base": [], "function": [], "sched": [
+PURE = {"base": [], "function": [], "model": [], "sched": [
     ("unordered_", "std::map or a sorted vector: iteration order is output"),
     ("spdlog", "nothing: the shell logs events and actions")]}
 IMPURE_TEXT = [
