@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "function/expression.h"
+#include "function/kinds.h"
 
 namespace quern {
 
@@ -161,9 +162,10 @@ struct Settings {
 
 std::string_view name_of(KeepWarm stage);
 
-/// A function of `kind: graph`, parsed and checked as far as that needs no device and no request.
+/// A function of any kind, parsed and checked as far as that needs no device and no request.
 struct Manifest {
   std::string name;
+  std::string_view kind = kGraphKind;  ///< the name of a FunctionKind
   std::vector<ProgramDecl> programs;
   std::vector<DimDecl> dims;
   std::vector<ParamDecl> params;

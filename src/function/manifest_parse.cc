@@ -10,6 +10,7 @@
 #include "base/suggest.h"
 #include "base/units.h"
 #include "function/includes.h"
+#include "function/kinds.h"
 #include "function/manifest_reader.h"
 
 namespace quern {
@@ -171,6 +172,15 @@ std::optional<bool> ManifestReader::bool_of(const YamlNode& node, std::string_vi
 Manifest ManifestReader::read(const YamlNode& root) {
   root_ = &root;
   if (!is_map(root, "the manifest")) return {};
+  const YamlNode* named = root.find("kind");
+  const FunctionKind* kind = named && named->is_scalar() ? find_kind(named->text) : nullptr;
+  if (!kind || !kind->read) kind = find_kind(kGraphKind);
+  manifest_.kind = kind->name;
+  (this->*kind->read)(root);
+  return std::move(manifest_);
+}
+
+void ManifestReader::read_graph(const YamlNode& root) {
   refuse_unknown_keys(root, "the manifest",
                       {"api", "name", "kind", "programs", "dims", "params", "buffers", "kernels", "settings"},
                       {"batch"});
@@ -188,7 +198,6 @@ Manifest ManifestReader::read(const YamlNode& root) {
   check_constants();
   check_used_names();
   if (!mistakes_.any_error()) check_plans();
-  return std::move(manifest_);
 }
 
 void ManifestReader::read_header(const YamlNode& root) {
@@ -196,11 +205,12 @@ void ManifestReader::read_header(const YamlNode& root) {
     if (auto api = text_of(*node, "api"); api && *api != "quern/v1")
       mistakes_.error(*node, fmt::format("api is {}; write quern/v1", shown(*api)));
   if (const YamlNode* node = required(root, "the manifest", "kind")) {
-    const auto kind = text_of(*node, "kind");
-    if (kind && (*kind == "model" || *kind == "program" || *kind == "workflow"))
-      mistakes_.error(*node, fmt::format("kind {} is not supported yet; write graph", *kind));
-    else if (kind && *kind != "graph")
-      mistakes_.error(*node, fmt::format("kind is {}; write graph", shown(*kind)));
+    const auto name = text_of(*node, "kind");
+    const FunctionKind* kind = name ? find_kind(*name) : nullptr;
+    if (kind && !kind->read)
+      mistakes_.error(*node, fmt::format("kind {} is not supported yet; write {}", *name, supported_kinds()));
+    else if (name && !kind)
+      mistakes_.error(*node, fmt::format("kind is {}; write {}", shown(*name), supported_kinds()));
   }
   if (const YamlNode* node = required(root, "the manifest", "name")) {
     const auto name = text_of(*node, "name");

@@ -51,9 +51,13 @@ class ManifestReader {
   ManifestReader(const Files& files, Mistakes& mistakes, ConstantFiles constants = ConstantFiles::kHere)
       : files_(files), mistakes_(mistakes), constants_(constants) {}
 
+  /// By the front end of the kind that the tree names; as a graph where it names none that is supported, so that all
+  /// mistakes come at once.
   Manifest read(const YamlNode& root);
   /// Of a map of settings that stands by itself.
   Settings read_settings_alone(const YamlNode& node);
+  /// The front end of `kind: graph`.
+  void read_graph(const YamlNode& root);
 
  private:
   /// What a name in an expression may stand for, and how messages call such an expression.

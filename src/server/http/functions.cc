@@ -59,14 +59,14 @@ json::value scalar_json(Scalar scalar) {
 
 json::object summary_json(const daemon::Function& function) {
   return {{"name", function.name}, {"version", short_version(function.version)}, {"tenant", function.tenant},
-          {"kind", "graph"},       {"created_at", function.created_at},          {"state", "ready"}};
+          {"kind", function.manifest.kind}, {"created_at", function.created_at},          {"state", "ready"}};
 }
 
 json::object problem_json(const std::string& tenant, const daemon::FunctionProblem& problem) {
   return {{"name", problem.name},
           {"version", short_version(problem.version)},
           {"tenant", tenant},
-          {"kind", "graph"},
+          {"kind", kGraphKind},  // the only kind that is stored
           {"created_at", problem.created_at},
           {"state", problem.is_starting ? "starting" : "damaged"},
           {"error", problem.error.text}};
@@ -161,7 +161,7 @@ json::object model_json(const daemon::Function& function, const std::vector<daem
   for (const daemon::FunctionRef& one : all) versions.emplace_back(short_version(one->version));
   return {{"name", function.name},
           {"versions", std::move(versions)},
-          {"platform", "quern_graph"},
+          {"platform", find_kind(function.manifest.kind)->platform},
           {"inputs", tensors_json(function.manifest, Role::kInput)},
           {"outputs", tensors_json(function.manifest, Role::kOutput)}};
 }

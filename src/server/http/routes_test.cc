@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "daemon/counters.h"
+#include "function/kinds.h"
 #include "function/yaml_tree.h"
 #include "os/file.h"
 #include "server/http/router.h"
@@ -115,6 +116,24 @@ TEST_F(OpenApi, NamesThePlaceholdersOfEachPath) {
       wanted.emplace(row.pattern.substr(at + 1, row.pattern.find('}', at) - at - 1));
     EXPECT_EQ(told, wanted) << row.pattern;
   }
+}
+
+TEST_F(OpenApi, HasEverySupportedKind) {
+  const YamlNode& schemas = *root_.find("components")->find("schemas");
+  const auto listed = [&](std::string_view schema, std::string_view property) {
+    std::vector<std::string> values;
+    for (const YamlNode& value : schemas.find(schema)->find("properties")->find(property)->find("enum")->children)
+      values.push_back(value.text);
+    return values;
+  };
+  std::vector<std::string> names, platforms;
+  for (const FunctionKind& kind : function_kinds()) {
+    if (!kind.read) continue;
+    names.emplace_back(kind.name);
+    platforms.emplace_back(kind.platform);
+  }
+  EXPECT_EQ(listed("Function", "kind"), names);
+  EXPECT_EQ(listed("Model", "platform"), platforms);
 }
 
 TEST_F(OpenApi, HasEveryCounterAndItsMeaning) {
