@@ -55,6 +55,7 @@ Result<Callee> Callee::create(Ring& ring, const std::string& folder, const std::
                                  given->second, manifest.dims[i].min, manifest.dims[i].max));
     binding.dims[i] = given->second;
   }
+  QUERN_TRY(compute_lets(manifest, binding));
   QUERN_TRY(const Plan plan, make_plan(manifest, binding));
   for (size_t i = 0; i < manifest.dims.size(); ++i)
     if (!manifest.dims[i].fixed) callee.spec_.parameters[manifest.dims[i].name] = binding.dims[i];

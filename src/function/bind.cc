@@ -20,7 +20,8 @@ class Binder {
   Binder(const Graph& graph, const CallSpec& call) : graph_(graph), call_(call) {}
 
   Result<Binding> bind() {
-    if (graph_.dims.size() > kMostDims || graph_.params.size() > kMostParams || graph_.buffers.size() > kMostBuffers)
+    if (graph_.dims.size() > kMostDims || graph_.params.size() > kMostParams || graph_.lets.size() > kMostLets ||
+        graph_.buffers.size() > kMostBuffers)
       return internal(fmt::format("{}: the graph is larger than its limits", graph_.name));
     binding_.dims.resize(graph_.dims.size());
     binding_.params.resize(graph_.params.size());
@@ -31,6 +32,7 @@ class Binder {
     QUERN_TRY(find_missing_inputs());
     QUERN_TRY(finish_dims());
     QUERN_TRY(finish_params());
+    QUERN_TRY(compute_lets(graph_, binding_));
     QUERN_TRY(check_computed_shapes());
     return std::move(binding_);
   }

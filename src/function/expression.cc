@@ -517,6 +517,12 @@ bool Expression::is_whole() const {
   });
 }
 
+bool Expression::has_fractions() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) {
+    return node.kind == Node::Kind::kReal || (node.kind == Node::Kind::kOperation && node.op == Op::kSqrt);
+  });
+}
+
 std::optional<int64_t> Expression::fixed() const {
   if (!names_.empty()) return std::nullopt;
   auto value = whole({});

@@ -49,6 +49,8 @@ class Expression {
   /// True of an expression that whole() and real() evaluate to the same number when all its names are whole numbers: it
   /// has no fraction, no division, no log2 and no sqrt.
   bool is_whole() const;
+  /// True of an expression that has a fraction or a sqrt, so that whole() may have no value where real() has.
+  bool has_fractions() const;
   /// True of a name that stands alone, as in `shape: [n]`: what a request's shape can bind.
   bool is_name() const { return nodes_.size() == 1 && nodes_[0].kind == Node::Kind::kName; }
 

@@ -45,6 +45,7 @@ const ProgramDecl* Graph::program_for(std::string_view driver) const {
 const BufferDecl* Graph::buffer(std::string_view name) const { return find_named(buffers, name); }
 const DimDecl* Graph::dim(std::string_view name) const { return find_named(dims, name); }
 const ParamDecl* Graph::param(std::string_view name) const { return find_named(params, name); }
+const LetDecl* Graph::let(std::string_view name) const { return find_named(lets, name); }
 
 std::string rounds_parameter(const RepeatDecl& repeat) {
   return "rounds" + (repeat.name.empty() ? "" : "." + repeat.name) + (repeat.is_nested ? ".last" : "");

@@ -19,7 +19,7 @@
 namespace quern {
 
 /// Limits on a graph, so that nothing made from one is unbounded; plan.h has those of a plan.
-constexpr size_t kMostDims = 64, kMostParams = 64, kMostRank = 8;
+constexpr size_t kMostDims = 64, kMostParams = 64, kMostLets = 256, kMostRank = 8;
 constexpr size_t kMostRepeats = 256, kDeepestRepeat = 4, kMostSwaps = 8;
 constexpr int64_t kLargestDim = int64_t{1} << 40;
 constexpr int64_t kMostRounds = 10'000'000;  ///< of one repeat; the limit of a run's device time is the tighter one
@@ -46,6 +46,14 @@ struct ParamDecl {
   std::optional<Scalar> value;     ///< the default; without one a request must say it
   std::optional<Number> min, max;  ///< both are needed before an integer param may stand in a size
   bool in_size = false;            ///< stands in what a plan is made of: a shape, a size, a view, a number of rounds
+};
+
+/// A value with a name, which the expressions of a graph use like a dim: computed once for each binding.
+struct LetDecl {
+  std::string name;
+  Expression value;                     ///< over dims, params and the lets before it
+  bool is_real = false;                 ///< computed in fp64, for scalars of a float dtype; else whole
+  std::vector<std::string> depends_on;  ///< the dims and params that it is made of, also by way of other lets
 };
 
 enum class Role : uint8_t { kConstant, kInput, kOutput, kScratch };
@@ -118,12 +126,13 @@ struct StepDecl {
 };
 
 /// What a function computes. Indices point into the lists of the same graph, and every name in an expression is a dim,
-/// a param or the index of a repeat around it: a front end makes nothing else, and planning relies on it.
+/// a param, a let or the index of a repeat around it: a front end makes nothing else, and planning relies on it.
 struct Graph {
   std::string name;  ///< of the function, for messages
   std::vector<ProgramDecl> programs;
   std::vector<DimDecl> dims;
   std::vector<ParamDecl> params;
+  std::vector<LetDecl> lets;
   std::vector<BufferDecl> buffers;
   std::vector<KernelDecl> kernels;  ///< every one that is written, also those in repeats, in order
   std::vector<FillDecl> fills;
@@ -134,7 +143,20 @@ struct Graph {
   const BufferDecl* buffer(std::string_view name) const;
   const DimDecl* dim(std::string_view name) const;
   const ParamDecl* param(std::string_view name) const;
+  const LetDecl* let(std::string_view name) const;
 };
+
+/// Calls `use` with every dim and param that an expression of the graph depends on, also by way of lets; a name may
+/// come more than once. Indices of repeats come as they are.
+template <class F>
+void each_dependency(const Graph& graph, const Expression& expression, F&& use) {
+  for (const std::string& name : expression.names()) {
+    const LetDecl* let = graph.let(name);
+    if (!let) use(name);
+    if (let)
+      for (const std::string& one : let->depends_on) use(one);
+  }
+}
 
 /// [A-Za-z_][A-Za-z0-9_]{0,62}: dims, params, buffers, entries and defines.
 bool is_identifier(std::string_view name);

@@ -171,6 +171,12 @@ std::string version_of(const Graph& graph, const Files& files) {
   for (const RepeatDecl& repeat : graph.repeats) write_repeat(out, repeat);
   out.count(graph.steps.size());
   for (const StepDecl& step : graph.steps) out.number(static_cast<int64_t>(step.kind)), out.number(step.index);
+  // What came later is written only where it is used, so that older functions keep their versions.
+  if (!graph.lets.empty()) {
+    out.text("let");
+    out.count(graph.lets.size());
+    for (const LetDecl& let : graph.lets) out.text(let.name), out.expression(let.value);
+  }
   return out.hash();
 }
 

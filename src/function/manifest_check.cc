@@ -162,6 +162,13 @@ void ManifestReader::check_used_names() {
     if (repeat.until)
       for (const auto* one : {&repeat.until->every, &repeat.until->element, &repeat.until->value}) maybe(*one);
   }
+  // Each names only those before it.
+  for (size_t i = manifest_.lets.size(); i-- > 0;) {
+    if (used.contains(manifest_.lets[i].name))
+      use(manifest_.lets[i].value);
+    else
+      mistakes_.warning(*let_places_[i], fmt::format("nothing uses let '{}'; leave it out", manifest_.lets[i].name));
+  }
   for (size_t i = 0; i < manifest_.dims.size(); ++i)
     if (!used.contains(manifest_.dims[i].name))
       mistakes_.warning(*dim_places_[i], fmt::format("nothing uses dim '{}'; leave it out", manifest_.dims[i].name));
@@ -176,6 +183,7 @@ void ManifestReader::check_used_names() {
 void ManifestReader::check_plans() {
   auto tell = [&](bool is_warning, std::string_view when, const PlanPlace& where, const std::string& text) {
     const YamlNode* at = root_;
+    if (where.let) at = let_places_[static_cast<size_t>(where.let - manifest_.lets.data())];
     if (where.buffer) at = buffer_places_[static_cast<size_t>(where.buffer - manifest_.buffers.data())];
     if (where.kernel) at = kernel_places_[static_cast<size_t>(where.kernel - manifest_.kernels.data())];
     if (where.fill) at = fill_places_[static_cast<size_t>(where.fill - manifest_.fills.data())];

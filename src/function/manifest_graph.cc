@@ -55,6 +55,8 @@ bool ManifestReader::is_free_name(const YamlNode& key, std::string_view what) {
                     fmt::format("{} '{}': this is a function of expressions; choose another name", what, key.text));
   else if (manifest_.dim(key.text) || manifest_.param(key.text))
     mistakes_.error(key, fmt::format("{} '{}': a dim or param has this name; choose another", what, key.text));
+  else if (manifest_.let(key.text))
+    mistakes_.error(key, fmt::format("{} '{}': a let has this name; choose another", what, key.text));
   else
     return true;
   return false;
@@ -202,6 +204,35 @@ void ManifestReader::read_param(const YamlNode& key, const YamlNode& node) {
   param_places_.push_back(&key);
 }
 
+void ManifestReader::read_lets(const YamlNode& node) {
+  if (!is_map(node, "let")) return;
+  if (node.children.size() / 2 > kMostLets)
+    return mistakes_.error(node, fmt::format("{} lets; at most {} are allowed", node.children.size() / 2, kMostLets));
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
+    const YamlNode &key = node.children[i], &value = node.children[i + 1];
+    LetDecl let;
+    let.name = key.text;
+    const bool is_named = is_free_name(key, "let");
+    const Scope scope{.what = "a let", .any_integer_param = true, .floats = true, .is_size = false, .indices = false};
+    auto expression = read_expression(value, scope);
+    if (!is_named) continue;
+    // One that is wrong was told; what is left behind is something harmless.
+    let.value = expression ? std::move(*expression) : Expression::constant(1);
+    let.is_real = let.value.has_fractions();
+    for (const std::string& name : let.value.names()) {
+      const ParamDecl* param = manifest_.param(name);
+      const LetDecl* other = manifest_.let(name);
+      let.is_real |= (param && is_float(param->dtype)) || (other && other->is_real);
+    }
+    each_dependency(manifest_, let.value, [&](const std::string& name) {
+      if (std::find(let.depends_on.begin(), let.depends_on.end(), name) == let.depends_on.end())
+        let.depends_on.push_back(name);
+    });
+    manifest_.lets.push_back(std::move(let));
+    let_places_.push_back(&key);
+  }
+}
+
 void ManifestReader::read_buffers(const YamlNode& node) {
   if (!is_map(node, "buffers")) return;
   if (node.children.size() / 2 > kMostBuffers)
@@ -296,49 +327,73 @@ void ManifestReader::read_data(const YamlNode& node, const BufferDecl& buffer, B
 
 bool ManifestReader::names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope) {
   bool all_known = true;
-  auto refuse = [&](std::string text) {
-    mistakes_.error(node, std::move(text));
-    all_known = false;
-  };
   for (const std::string& name : expression.names()) {
-    const DimDecl* dim = manifest_.dim(name);
-    const ParamDecl* param = manifest_.param(name);
-    if (const auto repeat = repeat_of_index(name)) {
-      if (!scope.indices)
-        refuse(
-            fmt::format("{} names '{}', the number of a round; it must be the same in every round", scope.what, name));
-      else
-        manifest_.repeats[*repeat].uses_index = true;
-    } else if (!dim && !param) {
-      std::vector<std::string> known = names_of(manifest_.dims);
-      for (const ParamDecl& one : manifest_.params) known.push_back(one.name);
-      for (const uint32_t open : open_repeats_)
-        if (!manifest_.repeats[open].index.empty()) known.push_back(manifest_.repeats[open].index);
-      std::string hint = did_you_mean(name, known);
-      refuse(fmt::format("{} names {}, which is no dim and no param{}", scope.what, shown(name),
-                         hint.empty() ? "; add it under dims" : hint));
-    } else if (dim) {
-      if (!dim->fixed && scope.fixed_only)
-        refuse(fmt::format("{} of a constant names '{}', which a request may change; make this dim a number",
-                           scope.what, name));
-      else if (!dim->fixed && !scope.free_dims)
-        refuse(
-            fmt::format("{} names '{}', which a request may change; use numbers, fixed dims or params with min and max",
-                        scope.what, name));
-    } else if (scope.fixed_only) {
-      refuse(fmt::format("{} of a constant names the param '{}'; use numbers and fixed dims", scope.what, name));
-    } else if ((is_float(param->dtype) || param->dtype == Dtype::kBool) && !scope.floats &&
-               !(scope.any_integer_param && param->dtype == Dtype::kBool)) {
-      refuse(fmt::format("{} is whole, but names '{}', which is {}; use an integer param", scope.what, name,
-                         name_of(param->dtype)));
-    } else if (!scope.floats && !scope.any_integer_param && (!param->min || !param->max)) {
-      refuse(fmt::format("{} names the param '{}', which has no bounds; give it min and max", scope.what, name));
+    const LetDecl* let = manifest_.let(name);
+    if (!let) {
+      all_known = name_is_known(node, name, "", scope) && all_known;
+      continue;
     }
+    if (let->is_real && !scope.floats) {
+      mistakes_.error(node, fmt::format("{} is whole, but names '{}', which is not; use it in scalars of a float dtype",
+                                        scope.what, name));
+      all_known = false;
+    }
+    const std::string way = fmt::format(" by way of '{}'", name);
+    for (const std::string& one : let->depends_on) all_known = name_is_known(node, one, way, scope) && all_known;
   }
   if (all_known && scope.is_size)
-    for (const std::string& name : expression.names())
+    each_dependency(manifest_, expression, [&](const std::string& name) {
       for (ParamDecl& param : manifest_.params) param.in_size |= param.name == name;
+    });
   return all_known;
+}
+
+// `way`: through which let it is named.
+bool ManifestReader::name_is_known(const YamlNode& node, const std::string& name, std::string_view way,
+                                   const Scope& scope) {
+  const auto refuse = [&](std::string text) {
+    mistakes_.error(node, std::move(text));
+    return false;
+  };
+  if (const auto repeat = repeat_of_index(name)) {
+    if (!scope.indices)
+      return refuse(
+          fmt::format("{} names '{}', the number of a round; it must be the same in every round", scope.what, name));
+    manifest_.repeats[*repeat].uses_index = true;
+    return true;
+  }
+  if (const DimDecl* dim = manifest_.dim(name)) {
+    if (!dim->fixed && scope.fixed_only)
+      return refuse(fmt::format("{} of a constant names '{}'{}, which a request may change; make this dim a number",
+                                scope.what, name, way));
+    if (!dim->fixed && !scope.free_dims)
+      return refuse(
+          fmt::format("{} names '{}'{}, which a request may change; use numbers, fixed dims or params with min and max",
+                      scope.what, name, way));
+    return true;
+  }
+  const ParamDecl* param = manifest_.param(name);
+  if (!param) {
+    std::vector<std::string> known = names_of(manifest_.dims);
+    for (const ParamDecl& one : manifest_.params) known.push_back(one.name);
+    for (const LetDecl& one : manifest_.lets) known.push_back(one.name);
+    for (const uint32_t open : open_repeats_)
+      if (!manifest_.repeats[open].index.empty()) known.push_back(manifest_.repeats[open].index);
+    std::string hint = did_you_mean(name, known);
+    return refuse(fmt::format("{} names {}, which is no dim and no param{}", scope.what, shown(name),
+                              hint.empty() ? "; add it under dims" : hint));
+  }
+  const bool is_bool = param->dtype == Dtype::kBool;
+  if (scope.fixed_only)
+    return refuse(
+        fmt::format("{} of a constant names the param '{}'{}; use numbers and fixed dims", scope.what, name, way));
+  if ((is_float(param->dtype) || is_bool) && !scope.floats && !(scope.any_integer_param && is_bool))
+    return refuse(fmt::format("{} is whole, but names '{}'{}, which is {}; use an integer param", scope.what, name, way,
+                              name_of(param->dtype)));
+  if (!scope.floats && !scope.any_integer_param && (!param->min || !param->max))
+    return refuse(
+        fmt::format("{} names the param '{}'{}, which has no bounds; give it min and max", scope.what, name, way));
+  return true;
 }
 
 std::optional<Expression> ManifestReader::read_expression(const YamlNode& node, const Scope& scope) {

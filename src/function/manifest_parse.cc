@@ -172,13 +172,14 @@ Manifest ManifestReader::read(const YamlNode& root) {
   root_ = &root;
   if (!is_map(root, "the manifest")) return {};
   refuse_unknown_keys(root, "the manifest",
-                      {"api", "name", "kind", "programs", "dims", "params", "buffers", "kernels", "settings"},
+                      {"api", "name", "kind", "programs", "dims", "params", "let", "buffers", "kernels", "settings"},
                       {"batch"});
   read_header(root);
   if (const YamlNode* node = required(root, "the manifest", "programs")) read_programs(*node);
   // Names first: expressions further down are held against them.
   if (const YamlNode* node = root.find("dims"); node && !node->is_null()) read_dims(*node);
   if (const YamlNode* node = root.find("params"); node && !node->is_null()) read_params(*node);
+  if (const YamlNode* node = root.find("let"); node && !node->is_null()) read_lets(*node);
   if (const YamlNode* node = root.find("buffers"); node && !node->is_null()) read_buffers(*node);
   if (const YamlNode* node = required(root, "the manifest", "kernels")) read_steps(*node, "kernels");
   if (const YamlNode* node = root.find("settings"); node && !node->is_null()) read_settings(*node);

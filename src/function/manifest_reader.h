@@ -99,6 +99,7 @@ class ManifestReader {
   void read_dims(const YamlNode& node);
   void read_dim(const YamlNode& key, const YamlNode& node);
   void read_params(const YamlNode& node);
+  void read_lets(const YamlNode& node);
   void read_param(const YamlNode& key, const YamlNode& node);
   std::optional<Number> number_of_dtype(const YamlNode& node, Dtype dtype, std::string_view what);
   void read_buffers(const YamlNode& node);
@@ -108,6 +109,7 @@ class ManifestReader {
   void read_data(const YamlNode& node, const BufferDecl& buffer, ByteWriter& into);
   std::optional<Expression> read_expression(const YamlNode& node, const Scope& scope);
   bool names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope);
+  bool name_is_known(const YamlNode& node, const std::string& name, std::string_view way, const Scope& scope);
   std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t most, const Scope& scope);
 
   // manifest_steps.cc
@@ -141,7 +143,8 @@ class ManifestReader {
   Manifest manifest_;
   // Where each part stands, in the order of the manifest's lists.
   const YamlNode* root_ = nullptr;
-  std::vector<const YamlNode*> dim_places_, param_places_, buffer_places_, kernel_places_, fill_places_, repeat_places_;
+  std::vector<const YamlNode*> dim_places_, param_places_, let_places_, buffer_places_, kernel_places_, fill_places_,
+      repeat_places_;
   std::vector<std::vector<const YamlNode*>> argument_places_;  // by kernel
   std::unordered_map<std::string, uint32_t> buffer_index_;     // by name: graphs have thousands
   size_t tensors_ = 0;

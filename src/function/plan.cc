@@ -19,10 +19,12 @@ std::string kernel_text(const Graph& graph, const KernelDecl& kernel) {
 
 // The names of `expression` are the same for every request.
 bool is_fixed(const Graph& graph, const Expression& expression) {
-  return std::all_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+  bool all_fixed = true;
+  each_dependency(graph, expression, [&](const std::string& name) {
     const DimDecl* dim = graph.dim(name);
-    return dim && dim->fixed;
+    all_fixed = all_fixed && dim && dim->fixed;
   });
+  return all_fixed;
 }
 
 }  // namespace
@@ -111,7 +113,23 @@ std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::
     if (value.dtype == Dtype::kUint64 && value.bits >> 63 != 0) return Number(value.bits);  // whole() refuses it
     return Number(static_cast<int64_t>(value.bits));
   }
+  for (size_t i = 0; i < binding.lets.size() && i < graph.lets.size(); ++i)
+    if (graph.lets[i].name == name) return binding.lets[i];
   return std::nullopt;
+}
+
+Status compute_lets(const Graph& graph, Binding& binding) {
+  binding.lets.clear();
+  for (const LetDecl& let : graph.lets) {
+    const Names names = names_in(graph, binding);
+    const auto add = [&](const auto& value) -> Status {
+      if (!value.ok()) return invalid(fmt::format("{}: let '{}': {}", graph.name, let.name, value.error().text));
+      binding.lets.emplace_back(*value);
+      return {};
+    };
+    QUERN_TRY(let.is_real ? add(let.value.real(names)) : add(let.value.whole(names)));
+  }
+  return {};
 }
 
 std::string show_shape(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
@@ -128,6 +146,13 @@ Names names_in(const Graph& graph, const Binding& binding, const std::vector<std
 Result<Plan> build_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits, PlanPlace& place) {
   if (binding.dims.size() != graph.dims.size() || binding.params.size() != graph.params.size())
     return internal(fmt::format("{}: the binding is of another graph", graph.name));
+  if (binding.lets.size() < graph.lets.size()) {
+    Binding whole = binding;
+    const Status computed = compute_lets(graph, whole);
+    if (computed.ok()) return build_plan(graph, whole, limits, place);
+    place = {.let = &graph.lets[whole.lets.size()]};
+    return computed.error();
+  }
   const Names names = names_in(graph, binding);
   Plan plan;
   plan.buffers.reserve(graph.buffers.size());
@@ -183,6 +208,7 @@ Binding corner_of(const Graph& graph, Corner corner) {
       value = std::visit([&](auto number) { return scalar_of(param.dtype, number); }, *bound);
     binding.params.push_back(value.value_or(Scalar{param.dtype, 0}));
   }
+  (void)compute_lets(graph, binding);  // whoever plans it is told what has no value
   return binding;
 }
 

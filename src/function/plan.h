@@ -48,6 +48,7 @@ Result<Duration> timeout_of(const ParameterValue& value);
 struct Binding {
   std::vector<int64_t> dims;
   std::vector<Scalar> params;
+  std::vector<Number> lets;  ///< what they come to; planning computes those that are missing
 };
 
 /// Checks a request against the graph: every input there once, with its dtype and a shape that binds the dims

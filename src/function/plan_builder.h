@@ -7,8 +7,13 @@ namespace quern {
 /// What the dims and params of one binding stand for. The three must outlive what evaluates with it.
 std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::string_view name);
 
+/// Computes the lets of a binding whose dims and params are there, or were changed. kInvalid names the let; those
+/// before it are computed.
+Status compute_lets(const Graph& graph, Binding& binding);
+
 /// Which part of a graph an error is about: a message of a deploy has a line for each.
 struct PlanPlace {
+  const LetDecl* let = nullptr;
   const BufferDecl* buffer = nullptr;
   const KernelDecl* kernel = nullptr;
   const FillDecl* fill = nullptr;
@@ -34,7 +39,8 @@ Names names_in(const Graph& graph, const Binding& binding,
 
 /// One value of every dim and param within its bounds.
 enum class Corner : uint8_t { kSmallest, kDefault, kLargest };
-/// `kDefault` takes the smallest value where there is no default; a param without bounds has its default or 0.
+/// `kDefault` takes the smallest value where there is no default; a param without bounds has its default or 0. Lets are
+/// there as far as they have a value.
 Binding corner_of(const Graph& graph, Corner corner);
 
 }  // namespace quern

@@ -36,10 +36,12 @@ const Scalar* param_as_it_is(const Graph& graph, const Binding& binding, const E
 
 // What a request may change and a plan does not depend on.
 bool is_free(const Graph& graph, const Expression& expression) {
-  return std::any_of(expression.names().begin(), expression.names().end(), [&](const std::string& name) {
+  bool any_free = false;
+  each_dependency(graph, expression, [&](const std::string& name) {
     const ParamDecl* param = graph.param(name);
-    return param && !param->in_size;
+    any_free = any_free || (param && !param->in_size);
   });
+  return any_free;
 }
 
 /// Walks the steps of a graph and unrolls repeats whose rounds differ.
@@ -348,8 +350,9 @@ class StepPlanner {
   Dtype bound_dtype(Dtype element, const Expression& bound) const {
     if (is_float(element) || !bound.is_whole()) return Dtype::kFp64;
     for (const std::string& name : bound.names()) {
+      if (const LetDecl* let = graph_.let(name); let && let->is_real) return Dtype::kFp64;
       const ParamDecl* param = graph_.param(name);
-      if (!param) continue;  // a dim or the index of a repeat
+      if (!param) continue;  // a dim, a whole let or the index of a repeat
       if (is_float(param->dtype)) return Dtype::kFp64;
       if (param->dtype == Dtype::kUint64 && bound.is_name()) return Dtype::kUint64;
     }
@@ -392,6 +395,11 @@ Result<std::vector<Scalar>> build_scalars(const Graph& graph, const Plan& plan, 
   if (plan.slots.empty()) return scalars;
   if (binding.dims.size() != graph.dims.size() || binding.params.size() != graph.params.size())
     return internal(fmt::format("{}: the binding is of another graph", graph.name));
+  if (binding.lets.size() < graph.lets.size()) {
+    Binding whole = binding;
+    QUERN_TRY(compute_lets(graph, whole));
+    return build_scalars(graph, plan, whole, place);
+  }
   scalars.reserve(plan.slots.size());
   for (const Plan::Slot& slot : plan.slots) {
     const Expression& expression = expression_of(graph, slot, place);

@@ -5,32 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "function/plan.h"
 #include "function/plan_builder.h"
+#include "function/plan_test.h"
 
 namespace quern {
 namespace {
 
 using testing::HasSubstr;
 using Kind = PlannedStep::Kind;
-
-Manifest manifest_with(const std::string& parts) {
-  const std::string text = "api: quern/v1\nname: g\nkind: graph\nprograms: {opencl: a.cl}\n" + parts;
-  const ParsedManifest parsed = parse_manifest({{"function.yaml", bytes_of(text)}, {"a.cl", {}}});
-  for (const Mistake& mistake : parsed.mistakes) EXPECT_TRUE(mistake.is_warning) << to_string(mistake);
-  return parsed.manifest.value_or(Manifest{});
-}
-
-Result<Plan> plan_of(const std::string& parts, std::map<std::string, ParameterValue> parameters = {}) {
-  const Manifest manifest = manifest_with(parts);
-  CallSpec call;
-  call.parameters = std::move(parameters);
-  for (const BufferDecl& buffer : manifest.buffers)
-    if (buffer.role == Role::kInput) call.inputs.push_back({buffer.name, buffer.dtype, {64}});
-  auto binding = bind(manifest, call);
-  if (!binding.ok()) return std::move(binding).error();
-  return make_plan(manifest, *binding);
-}
 
 std::vector<int64_t> scalars_at(const Plan& plan, size_t argument) {
   std::vector<int64_t> values;

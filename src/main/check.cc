@@ -54,6 +54,7 @@ Binding odd_sizes(const Manifest& manifest) {
     if (times % 2 == 0) times += times < highest ? 1 : -1;
     binding.dims[i] = std::clamp(times, lowest, highest) * step;
   }
+  (void)compute_lets(manifest, binding);  // who plans it is told what has no value
   return binding;
 }
 

@@ -35,6 +35,7 @@ Result<Binding> binding_of(const Manifest& manifest, const std::map<std::string,
         return invalid(fmt::format("{}: dim '{}' is {}; send {} to {}", manifest.name, name, *whole, dim.min, dim.max));
       binding.dims[i] = *whole;
     }
+  QUERN_TRY(compute_lets(manifest, binding));
   // A request with inputs of these shapes finds what is out of range or not known.
   CallSpec call;
   call.parameters = given;
@@ -142,6 +143,9 @@ void print_picture(const std::vector<uint64_t>& live) {
 void print_people(const Manifest& manifest, const Binding& binding, const Plan& plan) {
   fmt::print("{}", manifest.name);
   for (size_t i = 0; i < manifest.dims.size(); ++i) fmt::print(" {}={}", manifest.dims[i].name, binding.dims[i]);
+  for (size_t i = 0; i < binding.lets.size(); ++i)
+    fmt::print(" {}={}", manifest.lets[i].name,
+               std::visit([](auto value) { return fmt::format("{}", value); }, binding.lets[i]));
   fmt::print("\n\n");
   std::vector<std::vector<std::string>> rows{{"STEP", "LEVEL", "KERNEL", "GLOBAL", "LOCAL", "READS", "WRITES"}};
   add_rows(manifest, plan, 0, static_cast<uint32_t>(plan.steps.size()), 0, rows);
