@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
+
 namespace quern {
 namespace {
 
@@ -53,13 +55,19 @@ std::string rounds_parameter(const RepeatDecl& repeat) {
 
 bool is_reserved_parameter(std::string_view name) {
   return name == "timeout" || name == "priority" || name == "setup" || name == "binary_data_output" ||
-         name.starts_with("sequence_");
+         name == "sequence_id" || name == "sequence_start" || name == "sequence_end";
 }
 
 bool is_identifier(std::string_view name) {
   if (name.empty() || name.size() > kLongestName || is_numeral(name[0])) return false;
   return std::all_of(name.begin(), name.end(),
                      [](char c) { return is_lower(c) || is_upper(c) || is_numeral(c) || c == '_'; });
+}
+
+bool is_buffer_name(std::string_view name) {
+  constexpr size_t kLongestBufferName = 255;
+  return !name.empty() && name.size() <= kLongestBufferName && name.front() != ' ' && name.back() != ' ' &&
+         name.find_first_of("\"\\") == name.npos && printable(name) == name;
 }
 
 bool is_function_name(std::string_view name) {

@@ -158,13 +158,18 @@ void each_dependency(const Graph& graph, const Expression& expression, F&& use) 
   }
 }
 
-/// [A-Za-z_][A-Za-z0-9_]{0,62}: dims, params, buffers, entries and defines.
+/// [A-Za-z_][A-Za-z0-9_]{0,62}: dims, params, lets, entries and defines.
 bool is_identifier(std::string_view name);
+
+/// A buffer: 1 to 255 bytes of UTF-8 as they may stand in a line and in JSON: no control character, `"` or `\`, and no
+/// space at an end. `input.1`, `495` and `/encoder/MatMul_output_0` are names of models.
+bool is_buffer_name(std::string_view name);
 
 /// [a-z0-9][a-z0-9._-]{0,62}
 bool is_function_name(std::string_view name);
 
-/// The names a dim or param must not have: `timeout`, `priority`, `binary_data_output`, and all `sequence_…`.
+/// The names a dim or param must not have: `timeout`, `priority`, `setup`, `binary_data_output`, and what the protocol
+/// has for sequences: `sequence_id`, `sequence_start`, `sequence_end`.
 bool is_reserved_parameter(std::string_view name);
 
 /// The text a compiler gets for `program`: its files in order, each behind a `#line`.

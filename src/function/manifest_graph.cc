@@ -245,8 +245,10 @@ void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
   BufferDecl buffer;
   buffer.name = key.text;
   const std::string what = fmt::format("buffer {}", shown(key.text));
-  if (!is_identifier(key.text))
-    mistakes_.error(key, fmt::format("{} is no name; write a letter, then at most 62 letters, digits or _", what));
+  if (!is_buffer_name(key.text))
+    mistakes_.error(key, fmt::format("{} is no name; write at most 255 bytes, without quotes, backslashes, control "
+                                     "characters and spaces at the ends",
+                                     what));
   if (is_map(node, what)) {
     refuse_unknown_keys(node, "a buffer", {"role", "dtype", "shape", "zero", "file", "tensor", "data"}, {});
     if (const YamlNode* role_node = required(node, what, "role")) {

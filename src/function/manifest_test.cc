@@ -403,9 +403,20 @@ TEST(Manifest, KnowsNames) {
     EXPECT_FALSE(is_function_name(bad)) << bad;
   EXPECT_TRUE(is_function_name(std::string(63, 'a')));
   EXPECT_FALSE(is_function_name(std::string(64, 'a')));
-  for (std::string_view name : {"timeout", "priority", "setup", "binary_data_output", "sequence_id", "sequence_"})
+  for (std::string_view name :
+       {"timeout", "priority", "setup", "binary_data_output", "sequence_id", "sequence_start", "sequence_end"})
     EXPECT_TRUE(is_reserved_parameter(name));
-  for (std::string_view name : {"timeouts", "sequence", "n", ""}) EXPECT_FALSE(is_reserved_parameter(name));
+  for (std::string_view name : {"timeouts", "sequence", "sequence_", "sequence_length", "n", ""})
+    EXPECT_FALSE(is_reserved_parameter(name));
+}
+
+TEST(Manifest, KnowsNamesOfBuffers) {
+  for (std::string_view good : {"x", "495", "input.1", "/encoder/out_0", "onnx::MatMul_12", "a b", "größe", "-", "é"})
+    EXPECT_TRUE(is_buffer_name(good)) << good;
+  for (std::string_view bad : {"", " x", "x ", "a\nb", "a\"b", "a\\b", "\x7f", "\xff", "a\tb", "\xc2\x80"})
+    EXPECT_FALSE(is_buffer_name(bad)) << bad;
+  EXPECT_TRUE(is_buffer_name(std::string(255, 'a')));
+  EXPECT_FALSE(is_buffer_name(std::string(256, 'a')));
 }
 
 TEST(Manifest, JoinsSourcesWithTheirNames) {

@@ -26,6 +26,22 @@ std::vector<fs::path> sorted(const std::string& folder) {
   return paths;
 }
 
+// %XX in the name of a file is a character that no file name has: %2F in that of /encoder/out.
+std::string name_in_file(const std::string& stem) {
+  std::string name;
+  for (size_t i = 0; i < stem.size(); ++i) {
+    unsigned byte = 0;
+    const char* digits = stem.data() + i + 1;
+    if (stem[i] == '%' && i + 2 < stem.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      name += static_cast<char>(byte);
+      i += 2;
+    } else {
+      name += stem[i];
+    }
+  }
+  return name;
+}
+
 Result<std::vector<OwnedTensor>> read_tensors(const std::string& folder) {
   std::vector<OwnedTensor> tensors;
   for (const fs::path& path : sorted(folder)) {
@@ -33,7 +49,8 @@ Result<std::vector<OwnedTensor>> read_tensors(const std::string& folder) {
     QUERN_TRY(Bytes bytes, os::read_file(path.string()));
     auto header = read_npy_header(bytes);
     if (!header.ok()) return Error{header.error().code, fmt::format("{}: {}", path.string(), header.error().text)};
-    tensors.push_back({path.stem().string(), header->dtype, header->shape, std::move(bytes), header->data_offset});
+    tensors.push_back(
+        {name_in_file(path.stem().string()), header->dtype, header->shape, std::move(bytes), header->data_offset});
   }
   return tensors;
 }
