@@ -82,6 +82,7 @@ Status Deployer::name_constants(DeployedFunction& function, const std::map<std::
       return internal(fmt::format("constant '{}': {} bytes are stored where {} are needed; deploy the function again",
                                   manifest.buffers[i].name, record == records.end() ? 0 : record->second.bytes,
                                   planned.size_bytes));
+    if (planned.size_bytes == 0) continue;  // nothing to bring anywhere
     function.constants[i] = constant_of(record->second);
     const sched::ObjectNeed need{{function.constants[i]->number}, function.constants[i]->size_bytes};
     if (std::find(function.objects.begin(), function.objects.end(), need) == function.objects.end())

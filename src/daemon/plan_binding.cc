@@ -12,7 +12,7 @@ uint64_t identity_of(const PlannedLaunch& launch, const Plan& plan, Fnv1a hash) 
   for (size_t i = 0; i < 3; ++i) hash.add(launch.global[i]).add(launch.local[i]);
   for (const PlannedArgument& argument : launch.arguments)
     if (argument.kind == ArgumentDecl::Kind::kBuffer)
-      hash.add(argument.size_bytes ? argument.size_bytes : plan.buffers[argument.buffer].size_bytes);
+      hash.add(argument.is_view ? argument.size_bytes : plan.buffers[argument.buffer].size_bytes);
   return hash.value() ? hash.value() : 1;  // 0 is that of no kernel
 }
 
@@ -25,7 +25,8 @@ ipc::PlanBinding bind_plan(const DeployedFunction& function, const Plan& plan, c
   binding.placement = in_place ? plan.in_place : plan.own;
   binding.objects.resize(plan.buffers.size());
   for (size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].role == Role::kConstant) binding.objects[i] = object_ids.at(function.constants[i]->hash);
+    if (plan.buffers[i].role == Role::kConstant && plan.buffers[i].size_bytes > 0)
+      binding.objects[i] = object_ids.at(function.constants[i]->hash);
   Fnv1a hash;
   hash.add(binary.object->hash);
   binding.launches.reserve(plan.launches.size());

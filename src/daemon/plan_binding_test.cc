@@ -62,7 +62,10 @@ TEST(PlanBinding, LaunchesThatAreAlikeAreOneKernel) {
   EXPECT_TRUE(differs([](World& w) { w.plan.launches[0].global[0] = 1280; }));
   EXPECT_TRUE(differs([](World& w) { w.plan.launches[0].local[0] = 32; }));
   EXPECT_TRUE(differs([](World& w) { w.plan.buffers[0].size_bytes = 8192; }));
-  EXPECT_TRUE(differs([](World& w) { w.plan.launches[0].arguments[0].size_bytes = 256; }));
+  EXPECT_TRUE(differs([](World& w) {
+    w.plan.launches[0].arguments[0].is_view = true;
+    w.plan.launches[0].arguments[0].size_bytes = 256;
+  }));
   EXPECT_TRUE(differs([](World& w) {
     auto object = std::make_shared<HostObject>();
     object->hash = "another";

@@ -36,7 +36,7 @@ struct Binary {
 /// A deployed version with all that running it takes.
 struct DeployedFunction : Function {
   std::map<std::string, Binary> binaries;  ///< by build key of the device
-  std::vector<ConstantRef> constants;      ///< per buffer of the manifest; null where it is none
+  std::vector<ConstantRef> constants;      ///< per buffer of the manifest; null where it is none, or empty
   std::vector<sched::ObjectNeed> objects;  ///< the constants as the core sees them, each once
   PlanLimits limits;                       ///< of all devices together
   int64_t order = 0;                       ///< of deploys: which of two versions is the older one

@@ -32,8 +32,8 @@ struct SameLaunch {
     if (one.first != two.first) return one.first < two.first;
     const auto key = [](const PlannedArgument& a) {
       const Scalar& fixed = a.scalar.fixed;
-      return std::tuple(a.kind, a.buffer, a.offset_bytes, a.size_bytes, a.scalar.slot, fixed.dtype, fixed.bits,
-                        a.local_bytes);
+      return std::tuple(a.kind, a.is_view, a.buffer, a.offset_bytes, a.size_bytes, a.scalar.slot, fixed.dtype,
+                        fixed.bits, a.local_bytes);
     };
     return std::lexicographical_compare(one.second.begin(), one.second.end(), two.second.begin(), two.second.end(),
                                         [&](const auto& a, const auto& b) { return key(a) < key(b); });
@@ -266,8 +266,8 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   for (size_t i = 0; i < plan.launches.size(); ++i)
     ready.cuts.push_back(cut_of(plan.launches[i], binding.launches[i], holdings_.device().caps().launch_offset));
   for (size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].role == Role::kOutput && binding.placement.places[i].arena == Placement::kElsewhere &&
-        !holdings_.in_place())
+    if (plan.buffers[i].role == Role::kOutput && plan.buffers[i].size_bytes > 0 &&
+        binding.placement.places[i].arena == Placement::kElsewhere && !holdings_.in_place())
       return internal(fmt::format("plan {}: has no memory for a tensor", plan_id));
   return &ready_.emplace(plan_id, std::move(ready)).first->second;
 }
@@ -280,15 +280,19 @@ Status Lane::bind(Ready& ready, const ipc::RunCommand& command) {
   objects_.assign(buffers.size(), nullptr);
   names_.resize(buffers.size());
   std::iota(names_.begin(), names_.end(), 0U);
-  bind_constants(ready);
+  QUERN_TRY(bind_constants(ready));
   size_t next = 0;
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto& buffer = buffers[i];
     if (buffer.role == Role::kConstant) continue;
     bound_[i] = ready.own[i].get();
+    if (is_bound(buffer.role)) bindings_[i] = &command.bindings[next++];
+    if (buffer.size_bytes == 0) {
+      QUERN_TRY(bound_[i], nothing());
+      continue;
+    }
     if (!is_bound(buffer.role)) continue;
-    const ipc::Binding& binding = command.bindings[next++];
-    bindings_[i] = &binding;
+    const ipc::Binding& binding = *bindings_[i];
     const bool writable = buffer.role == Role::kOutput;
     if (binding.object != 0 && !writable) {
       QUERN_TRY(bind_object(ready, i));
@@ -354,7 +358,7 @@ Status Lane::bring_home(Ready& ready) {
   std::vector<std::pair<hal::Buffer*, uint32_t>> moves;  // from, to
   bool cross = false;
   for (uint32_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].role != Role::kOutput || names_[i] == i) continue;
+    if (buffers[i].role != Role::kOutput || names_[i] == i || buffers[i].size_bytes == 0) continue;
     moves.emplace_back(bound_[names_[i]], i);
     cross |= buffers[names_[i]].role == Role::kOutput;
   }

@@ -120,6 +120,8 @@ class Lane {
   void leave_objects(Ready& ready);
 
   // lane_memory.cc: what the runs of this lane compute in.
+  /// What stands for a buffer or view without elements, since no driver has buffers of no bytes.
+  Result<hal::Buffer*> nothing();
   Status take_memory(Ready& ready, uint64_t lane_bytes);
   bool has_room_for(const std::vector<uint64_t>& arenas) const;
   Status allocate(const std::vector<uint64_t>& arenas, uint64_t lane_bytes);
@@ -129,7 +131,7 @@ class Lane {
 
   // lane_constants.cc: constants and inputs that were still loading when the run began. False if the run was stopped
   // meanwhile.
-  void bind_constants(Ready& ready);
+  Status bind_constants(Ready& ready);
   Result<bool> await_constant(uint64_t run, uint32_t buffer);
   Result<bool> await_constants(uint64_t run, const PlannedLaunch& launch);
   Result<bool> await_constants(Ready& ready, uint64_t run);
@@ -140,7 +142,7 @@ class Lane {
   Result<bool> fill(Ready& ready, const ipc::RunCommand& command, const PlannedFill& fill);
   Result<bool> repeat(Ready& ready, const ipc::RunCommand& command, const PlannedStep& step);
   Result<bool> is_met(Ready& ready, const ipc::RunCommand& command, const PlannedUntil& until, uint64_t round);
-  Result<hal::Buffer*> resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size);
+  Result<hal::Buffer*> resolve(Ready& ready, const PlannedArgument& argument);
 
   // lane_gate.cc: what may be launched, and what ended.
   static Cut cut_of(const PlannedLaunch& launch, const ipc::PlanBinding::Launch& known, bool has_offset);
@@ -209,6 +211,7 @@ class Lane {
   std::map<uint64_t, Ready> ready_;
   std::map<ImportKey, Import> imports_;
   std::vector<std::shared_ptr<hal::Buffer>> arenas_;  ///< the lane's memory: grows with its plans, until it is trimmed
+  std::shared_ptr<hal::Buffer> nothing_;              ///< null until it is asked for
   std::deque<InFlight> in_flight_;
   std::vector<std::optional<hal::Interval>> times_;  ///< of launches that ended last
   uint64_t in_flight_ns_ = 0;

@@ -9,11 +9,15 @@ namespace quern::executor {
 
 using State = DeviceObject::State;
 
-void Lane::bind_constants(Ready& ready) {
+Status Lane::bind_constants(Ready& ready) {
   const auto& buffers = ready.plan().buffers;
   has_constants_ = true;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (buffers[i].role != Role::kConstant) continue;
+    if (buffers[i].size_bytes == 0) {
+      QUERN_TRY(bound_[i], nothing());
+      continue;
+    }
     objects_[i] = ready.prepared->constants[i];
     const DeviceObject* object = objects_[i].get();
     if (object && object->state() == State::kReady)
@@ -21,6 +25,7 @@ void Lane::bind_constants(Ready& ready) {
     else
       has_constants_ = false;
   }
+  return {};
 }
 
 Result<bool> Lane::await_constant(uint64_t run, uint32_t buffer) {

@@ -138,6 +138,7 @@ TEST_F(LaneConstants, AViewOfOneOutlivesTheMemoryOfTheLane) {
   load_now(kThere);
   auto plan = plan_with({kThere});
   add_copy(plan, 2, 1);
+  plan.plan.launches[0].arguments[0].is_view = true;
   plan.plan.launches[0].arguments[0].offset_bytes = 4096;
   plan.plan.launches[0].arguments[0].size_bytes = kBytes;
   prepare(kPlan, plan);
@@ -157,6 +158,7 @@ TEST_F(LaneConstants, LeaveWithTheirPlanEvenIfALaneStillKnowsIt) {
   load_now(kThere);
   auto plan = plan_with({kThere});
   add_copy(plan, 2, 1);
+  plan.plan.launches[0].arguments[0].is_view = true;
   plan.plan.launches[0].arguments[0].size_bytes = kBytes;
   prepare(kPlan, plan);
   start();

@@ -80,6 +80,19 @@ Status Lane::place(Ready& ready) {
   return {};
 }
 
+// Its bytes are no concern of a kernel that keeps to its elements; of one that does not, they are this domain's.
+Result<hal::Buffer*> Lane::nothing() {
+  constexpr uint64_t kBytes = 256;
+  if (!nothing_) {
+    QUERN_TRY(auto made, holdings_.device().allocate(kBytes));
+    const std::array<std::byte, 16> zeros{};
+    QUERN_TRY(const uint64_t point, queue_->fill(*made, 0, kBytes, zeros));
+    in_flight_.push_back({.point = point, .launch = ipc::kNoLaunch});
+    nothing_ = std::move(made);
+  }
+  return nothing_.get();
+}
+
 // Views keep what they are views of.
 void Lane::release_memory() {
   for (auto& [plan, ready] : ready_) {

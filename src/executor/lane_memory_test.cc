@@ -95,6 +95,34 @@ TEST_F(LaneMemory, ServesPlansWithSeveralArenasToo) {
   }
 }
 
+// An input, an output, scratch and a constant of no bytes, and a view of none, beside what has some.
+TEST_F(LaneMemory, OfNothingIsNotAskedFor) {
+  for (const bool in_place : {true, false}) {
+    lane_.reset();
+    open(in_place, kDeviceBytes);
+    auto plan = this->plan();
+    for (const Role role : {Role::kInput, Role::kOutput, Role::kScratch, Role::kConstant})
+      add_buffer(plan, role, 0, {});
+    for (const uint32_t from : {2, 4, 5}) add_copy(plan, from, 3);
+    add_copy(plan, 0, 1);
+    plan.plan.launches[0].arguments[1].is_view = true;
+    for (uint32_t i = 0; i < 3; ++i)
+      plan.plan.launches[i].arguments[2].scalar = {PlannedScalar::kFixed, {Dtype::kUint32, 0}};
+    prepare(1, plan);
+    std::memset(input_.bytes().data(), 42, kBytes);
+    start();
+    auto command = run_command(1);
+    for (const ipc::Block* block : {&input_, &output_})
+      command.bindings.push_back({block->segment()->id, block->offset()});
+    for (int round = 0; round < 2; ++round) {
+      const auto ended = run(command);
+      EXPECT_TRUE(ended.ok) << ended.text;
+      EXPECT_EQ(std::memcmp(input_.bytes().data(), output_.bytes().data(), kBytes), 0);
+    }
+    TearDown();
+  }
+}
+
 TEST_F(LaneMemory, IsFreedByATrimAndAllocatedAgain) {
   prepare_scratch(1, kDeviceBytes);
   start();

@@ -61,9 +61,11 @@ Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, Level leve
   return true;
 }
 
-Result<hal::Buffer*> Lane::resolve(Ready& ready, uint32_t name, uint64_t offset, uint64_t size) {
-  const uint32_t buffer = names_[name];
-  if (size == 0) return bound_[buffer];
+Result<hal::Buffer*> Lane::resolve(Ready& ready, const PlannedArgument& argument) {
+  const uint32_t buffer = names_[argument.buffer];
+  if (!argument.is_view) return bound_[buffer];
+  if (argument.size_bytes == 0) return nothing();
+  const uint64_t offset = argument.offset_bytes, size = argument.size_bytes;
   const auto& decl = ready.plan().buffers[buffer];
   if (objects_[buffer] && decl.role != Role::kConstant) {
     QUERN_TRY(auto view, holdings_.device().view(objects_[buffer]->buffer(), offset, size));
@@ -98,7 +100,7 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
   for (const auto& argument : launch.arguments) {
     switch (argument.kind) {
       case Kind::kBuffer: {
-        QUERN_TRY(hal::Buffer * buffer, resolve(ready, argument.buffer, argument.offset_bytes, argument.size_bytes));
+        QUERN_TRY(hal::Buffer * buffer, resolve(ready, argument));
         arguments_.push_back(buffer);
         break;
       }

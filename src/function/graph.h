@@ -63,11 +63,11 @@ struct BufferDecl {
   std::string name;
   Role role = Role::kScratch;
   Dtype dtype = Dtype::kFp32;
-  std::vector<Expression> shape;
-  bool zero = false;          ///< filled with zeros before the first kernel
-  std::string file;           ///< constants: raw, .npy or .safetensors
-  std::string tensor;         ///< of a .safetensors file
-  std::optional<Bytes> data;  ///< constants written into the manifest
+  std::vector<Expression> shape;  ///< empty: one element. A size may be 0: then nothing is there
+  bool zero = false;              ///< filled with zeros before the first kernel
+  std::string file;               ///< constants: raw, .npy or .safetensors
+  std::string tensor;             ///< of a .safetensors file
+  std::optional<Bytes> data;      ///< constants written into the manifest
 };
 
 enum class Access : uint8_t { kIn, kOut, kInout };

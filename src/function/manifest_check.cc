@@ -178,6 +178,22 @@ void ManifestReader::check_used_names() {
                         fmt::format("nothing uses param '{}'; leave it out", manifest_.params[i].name));
 }
 
+// A launch over nothing is left out, which is right where a dim is 0, and else most probably a slip: n / 64 for
+// ceil_div(n, 64).
+void ManifestReader::warn_of_idle_kernels(const Binding& binding) {
+  if (std::find(binding.dims.begin(), binding.dims.end(), 0) != binding.dims.end()) return;
+  const Names names = names_in(manifest_, binding);
+  for (size_t i = 0; i < manifest_.kernels.size(); ++i) {
+    PlannedLaunch launch;
+    const KernelDecl& kernel = manifest_.kernels[i];
+    // One that names the number of a round has no sizes here.
+    if (!plan_sizes(manifest_, kernel, names, launch).ok() || has_work(launch)) continue;
+    mistakes_.warning(
+        *kernel_places_[i],
+        fmt::format("kernel '{}' has a global size of 0 and is left out; round up, as ceil_div does", kernel.entry));
+  }
+}
+
 // Plans the function for its defaults, its smallest and its largest sizes. What fails for the defaults can never be
 // called as it stands; what fails at an end of a range may be a range that is too wide, which only a request can tell.
 void ManifestReader::check_plans() {
@@ -211,6 +227,7 @@ void ManifestReader::check_plans() {
       if (told.insert(plan.error().text).second) tell(trial.is_warning, trial.when, where, plan.error().text);
       continue;
     }
+    if (trial.corner == Corner::kDefault) warn_of_idle_kernels(binding);
     auto scalars = build_scalars(manifest_, *plan, binding, where);
     if (!scalars.ok() && told.insert(scalars.error().text).second)
       tell(trial.is_warning, trial.when, where, scalars.error().text);

@@ -73,13 +73,13 @@ void ManifestReader::read_dim(const YamlNode& key, const YamlNode& node) {
   DimDecl dim;
   dim.name = key.text;
   const bool is_named = is_free_name(key, "dim");
-  auto number = [&](std::string_view name, int64_t otherwise) {
+  auto number = [&](std::string_view name, int64_t otherwise, int64_t least) {
     const YamlNode* value = node.find(name);
     const auto whole = value ? whole_of(*value, fmt::format("{} of dim {}", name, shown(key.text))) : std::nullopt;
     if (!whole) return otherwise;
-    if (*whole >= 1 && *whole <= kLargestDim) return *whole;
-    mistakes_.error(*value,
-                    fmt::format("{} of dim {} is {}; write 1 to {}", name, shown(key.text), *whole, kLargestDim));
+    if (*whole >= least && *whole <= kLargestDim) return *whole;
+    mistakes_.error(
+        *value, fmt::format("{} of dim {} is {}; write {} to {}", name, shown(key.text), *whole, least, kLargestDim));
     return otherwise;
   };
   if (node.is_scalar()) {
@@ -92,10 +92,10 @@ void ManifestReader::read_dim(const YamlNode& key, const YamlNode& node) {
     refuse_unknown_keys(node, "a dim", {"default", "min", "max", "multiple_of"}, {});
     required(node, fmt::format("dim {}", shown(key.text)), "max");
     const size_t errors_before = mistakes_.errors();
-    dim.min = number("min", 1);
-    dim.max = number("max", kLargestDim);
-    dim.multiple_of = number("multiple_of", 1);
-    if (node.find("default")) dim.value = number("default", dim.min);
+    dim.min = number("min", 1, 0);
+    dim.max = number("max", kLargestDim, 1);
+    dim.multiple_of = number("multiple_of", 1, 1);
+    if (node.find("default")) dim.value = number("default", dim.min, 0);
     if (mistakes_.errors() != errors_before) {
       // What is out of range was told; more about it would only repeat it.
     } else if (dim.max / dim.multiple_of * dim.multiple_of < dim.min) {
@@ -265,7 +265,8 @@ void ManifestReader::read_buffer(const YamlNode& key, const YamlNode& node) {
     if (const YamlNode* dtype_node = required(node, what, "dtype"))
       buffer.dtype = read_dtype(*dtype_node, what).value_or(Dtype::kFp32);
     if (const YamlNode* shape = required(node, what, "shape"); shape && is_sequence(*shape, "shape"))
-      buffer.shape = read_sizes(*shape, "shape", kMostRank, {.what = "a shape", .fixed_only = is_constant});
+      buffer.shape =
+          read_sizes(*shape, "shape", 0, kMostRank, {.what = "a shape", .fixed_only = is_constant, .least = 0});
     if (const YamlNode* zero = node.find("zero")) {
       buffer.zero = bool_of(*zero, "zero").value_or(false);
       if (buffer.zero && (is_constant || buffer.role == Role::kInput))
@@ -428,11 +429,11 @@ std::optional<Expression> ManifestReader::read_expression(const YamlNode& node, 
   return std::move(*expression);
 }
 
-std::vector<Expression> ManifestReader::read_sizes(const YamlNode& node, std::string_view what, size_t most,
-                                                   const Scope& scope) {
+std::vector<Expression> ManifestReader::read_sizes(const YamlNode& node, std::string_view what, size_t fewest,
+                                                   size_t most, const Scope& scope) {
   std::vector<Expression> sizes;
-  if (node.children.empty() || node.children.size() > most) {
-    mistakes_.error(node, fmt::format("{} has {} sizes; write 1 to {}", what, node.children.size(), most));
+  if (node.children.size() < fewest || node.children.size() > most) {
+    mistakes_.error(node, fmt::format("{} has {} sizes; write {} to {}", what, node.children.size(), fewest, most));
     return sizes;
   }
   // One that is wrong leaves a 1 behind, so that the rank stays what was written.

@@ -11,6 +11,8 @@
 
 namespace quern {
 
+struct Binding;
+
 /// The name of the manifest in a function's folder.
 constexpr std::string_view kManifestFile = "function.yaml";
 
@@ -110,7 +112,8 @@ class ManifestReader {
   std::optional<Expression> read_expression(const YamlNode& node, const Scope& scope);
   bool names_are_known(const YamlNode& node, const Expression& expression, const Scope& scope);
   bool name_is_known(const YamlNode& node, const std::string& name, std::string_view way, const Scope& scope);
-  std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t most, const Scope& scope);
+  std::vector<Expression> read_sizes(const YamlNode& node, std::string_view what, size_t fewest, size_t most,
+                                     const Scope& scope);
 
   // manifest_steps.cc
   void read_steps(const YamlNode& node, std::string_view what);
@@ -136,6 +139,7 @@ class ManifestReader {
   void check_constants();
   void check_used_names();
   void check_plans();
+  void warn_of_idle_kernels(const Binding& binding);
 
   const Files& files_;
   Mistakes& mistakes_;

@@ -37,9 +37,9 @@ void ManifestReader::read_kernel(const YamlNode& node) {
                       fmt::format("entry {} is no name; write the name of a __kernel function", shown(kernel.entry)));
   }
   if (const YamlNode* global = required(node, "a kernel", "global"); global && is_sequence(*global, "global"))
-    kernel.global = read_sizes(*global, "global", 3, {.what = "a global size"});
+    kernel.global = read_sizes(*global, "global", 1, 3, {.what = "a global size"});
   if (const YamlNode* local = node.find("local"); local && !local->is_null() && is_sequence(*local, "local")) {
-    kernel.local = read_sizes(*local, "local", 3, {.what = "a local size", .free_dims = false, .indices = false});
+    kernel.local = read_sizes(*local, "local", 1, 3, {.what = "a local size", .free_dims = false, .indices = false});
     if (!kernel.local.empty() && !kernel.global.empty() && kernel.local.size() != kernel.global.size())
       mistakes_.error(*local, fmt::format("local has {} sizes and global {}; write as many", kernel.local.size(),
                                           kernel.global.size()));

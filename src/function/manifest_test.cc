@@ -245,7 +245,7 @@ TEST(Manifest, RefusesOddBuffers) {
   expect_mistake("shape: [n * rounds]", "shape: [1,1,1,1,1,1,1,1,1]", "shape has 9 sizes");
   expect_mistake("shape: [n * rounds]", "shape: n", "shape is a single value; write a list");
   expect_mistake("shape: [n * rounds]", "shape: [n *]", "is no expression");
-  expect_mistake("shape: [n * rounds]", "shape: [0]", "a shape is 0; write at least 1");
+  expect_mistake("shape: [n * rounds]", "shape: [-1]", "a shape is -1; write at least 0");
   expect_mistake("shape: [n * rounds]", "shape: [nn]", "which is no dim and no param; did you mean 'n'?");
   expect_mistake("shape: [n * rounds]", "shape: [n * alpha]", "is whole, but names 'alpha', which is fp32");
   expect_mistake("shape: [n * rounds]", "shape: [n - 2000]", "its shape has -976");

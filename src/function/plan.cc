@@ -41,8 +41,8 @@ Result<PlannedBuffer> plan_buffer(const Graph& graph, const BufferDecl& decl, co
   for (const Expression& expression : decl.shape) {
     auto size = expression.whole(names);
     if (!size.ok()) return problem(size.error().text);
-    if (*size < 1)
-      return problem(fmt::format("its shape has {} for '{}'; sizes are at least 1", *size, expression.text()));
+    if (*size < 0)
+      return problem(fmt::format("its shape has {} for '{}'; sizes are not negative", *size, expression.text()));
     buffer.shape.push_back(*size);
     if (__builtin_mul_overflow(buffer.size_bytes, static_cast<uint64_t>(*size), &buffer.size_bytes) ||
         buffer.size_bytes > kMostBufferBytes)
@@ -63,10 +63,11 @@ Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& nam
   for (size_t i = 0; i < kernel.global.size(); ++i) {
     auto size = kernel.global[i].whole(names);
     if (!size.ok()) return problem(size.error().text);
-    if (*size < 1)
-      return problem(fmt::format("its global size '{}' is {}; it must be at least 1", kernel.global[i].text(), *size));
+    if (*size < 0)
+      return problem(
+          fmt::format("its global size '{}' is {}; it must not be negative", kernel.global[i].text(), *size));
     launch.global[i] = static_cast<uint64_t>(*size);
-    if (__builtin_mul_overflow(items, launch.global[i], &items) || items >> 62 != 0)
+    if (launch.global[i] != 0 && (__builtin_mul_overflow(items, launch.global[i], &items) || items >> 62 != 0))
       return problem("its global size does not fit 62 bits");
   }
   if (kernel.local.empty()) {
@@ -91,6 +92,10 @@ Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& nam
                       launch.local[i], launch.global[i], kernel.global[i].text(), kernel.local[i].text()));
   }
   return {};
+}
+
+bool has_work(const PlannedLaunch& launch) {
+  return std::find(launch.global.begin(), launch.global.end(), 0U) == launch.global.end();
 }
 
 std::optional<Number> value_in(const Graph& graph, const Binding& binding, std::string_view name) {

@@ -66,8 +66,9 @@ struct PlannedScalar {
 struct PlannedArgument {
   ArgumentDecl::Kind kind = ArgumentDecl::Kind::kBuffer;
   Access access = Access::kIn;
+  bool is_view = false;  ///< else it is the whole buffer
   uint32_t buffer = 0;
-  uint64_t offset_bytes = 0, size_bytes = 0;  ///< of a view; size 0: the whole buffer
+  uint64_t offset_bytes = 0, size_bytes = 0;  ///< of a view, which may have no elements
   PlannedScalar scalar;
   uint64_t local_bytes = 0;
 };
@@ -175,8 +176,9 @@ constexpr size_t kMostArguments = 64, kMostSlots = 4096, kMostReported = 16;
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 40;
 constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 
-/// kInvalid if a size overflows, is not positive, or a local size does not divide its global size; if a view is not in
-/// its buffer; if there are too many rounds to plan.
+/// What has nothing to do is left out: launches with a global size of 0, and fills of nothing. kInvalid if a size
+/// overflows or is negative, or a local size does not divide its global size; if a view is not in
+/// its buffer; if there are too many rounds to plan; if something was left out and no step writes an output.
 Result<Plan> make_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits = {});
 
 /// The same plan for calls of which these inputs (by buffer) come as objects.

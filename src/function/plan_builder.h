@@ -28,6 +28,8 @@ Result<std::vector<Scalar>> build_scalars(const Graph& graph, const Plan& plan, 
 /// The steps of plan.cc, each in a file of its own.
 Result<PlannedBuffer> plan_buffer(const Graph& graph, const BufferDecl& decl, const Names& names);
 Status plan_sizes(const Graph& graph, const KernelDecl& kernel, const Names& names, PlannedLaunch& launch);
+/// Whether a launch of these sizes executes anything.
+bool has_work(const PlannedLaunch& launch);
 /// Launches, fills and repeats of all steps, in order.
 Status plan_steps(const Graph& graph, const Binding& binding, Plan& plan, PlanPlace& place);
 /// Levels, lifetimes and places.

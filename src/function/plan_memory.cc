@@ -29,8 +29,7 @@ void each_use(const Plan& plan, uint32_t step_index, F&& use) {
     case PlannedStep::Kind::kLaunch:
       for (const PlannedArgument& argument : plan.launches[step.index].arguments)
         if (argument.kind == ArgumentDecl::Kind::kBuffer)
-          use(Use{argument.buffer, argument.access != Access::kOut, argument.access != Access::kIn,
-                  argument.size_bytes == 0});
+          use(Use{argument.buffer, argument.access != Access::kOut, argument.access != Access::kIn, !argument.is_view});
       break;
     case PlannedStep::Kind::kFill: {
       const PlannedFill& fill = plan.fills[step.index];
@@ -189,7 +188,7 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
   std::vector<uint64_t> sizes(plan.buffers.size());
   std::vector<uint32_t> order;
   for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
-    if (!wanted(plan.buffers[i])) continue;
+    if (plan.buffers[i].size_bytes == 0 || !wanted(plan.buffers[i])) continue;
     order.push_back(i);
     sizes[i] =
         (plan.buffers[i].size_bytes + limits.alignment_bytes - 1) / limits.alignment_bytes * limits.alignment_bytes;

@@ -58,7 +58,7 @@ class StepPlanner {
         if (step == at) QUERN_TRY(add_zero(buffer));
       QUERN_TRY(expand(at, behind(at)));
     }
-    return {};
+    return left_out_ ? check_outputs() : Status();
   }
 
  private:
@@ -121,7 +121,30 @@ class StepPlanner {
                     kMostLaunches));
   }
 
+  // What was left out may have been all that writes an output.
+  Status check_outputs() {
+    std::vector<char> is_written(plan_.buffers.size());
+    for (const PlannedFill& fill : plan_.fills) is_written[fill.buffer] = true;
+    for (const PlannedLaunch& launch : plan_.launches)
+      for (const PlannedArgument& argument : launch.arguments)
+        if (argument.kind == ArgumentDecl::Kind::kBuffer && argument.access != Access::kIn)
+          is_written[argument.buffer] = true;
+    for (const PlannedRepeat& repeat : plan_.repeats)
+      for (const auto& [one, two] : repeat.swaps) is_written[one] = is_written[two] = is_written[one] | is_written[two];
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const BufferDecl& buffer = graph_.buffers[i];
+      if (buffer.role != Role::kOutput || plan_.buffers[i].size_bytes == 0 || is_written[i]) continue;
+      place_ = {.buffer = &buffer};
+      return problem(
+          fmt::format("no step that has anything to do writes output '{}'; add one for these dims, or write "
+                      "zero: true",
+                      buffer.name));
+    }
+    return {};
+  }
+
   Status add_zero(uint32_t buffer) {
+    if (plan_.buffers[buffer].size_bytes == 0) return {};
     place_ = {.buffer = &graph_.buffers[buffer]};
     PlannedFill fill;
     fill.buffer = buffer;
@@ -157,6 +180,7 @@ class StepPlanner {
     launch.kernel = kernel_index;
     launch.entry = kernel.entry;
     QUERN_TRY(plan_sizes(graph_, kernel, names_, launch));
+    if (!has_work(launch)) return left_out_ = true, Status();
     launch.arguments.reserve(kernel.arguments.size());
     for (size_t i = 0; i < kernel.arguments.size(); ++i) {
       QUERN_TRY(const PlannedArgument argument, plan_argument(kernel.arguments[i], kernel_index, i));
@@ -183,6 +207,7 @@ class StepPlanner {
         argument.buffer = decl.buffer;
         if (!decl.offset) break;
         QUERN_TRY(const auto view, plan_view(decl.buffer, *decl.offset, *decl.count));
+        argument.is_view = true;
         argument.offset_bytes = view.first;
         argument.size_bytes = view.second;
         break;
@@ -211,7 +236,7 @@ class StepPlanner {
     const uint64_t element = size_of(of.dtype);
     const uint64_t elements = of.size_bytes / element;
     const std::string& name = graph_.buffers[buffer].name;
-    if (from < 0 || many < 1 || static_cast<uint64_t>(from) > elements ||
+    if (from < 0 || many < 0 || static_cast<uint64_t>(from) > elements ||
         static_cast<uint64_t>(many) > elements - static_cast<uint64_t>(from))
       return problem(fmt::format("its view of '{}' has offset {} and count {}, and the buffer has {} elements", name,
                                  from, many, elements));
@@ -224,11 +249,12 @@ class StepPlanner {
 
   // Views of one buffer may meet in one kernel if they are apart, or only read.
   Status check_overlap(const PlannedLaunch& launch, const PlannedArgument& argument) const {
-    if (argument.kind != ArgumentDecl::Kind::kBuffer || argument.size_bytes == 0) return {};
+    if (argument.kind != ArgumentDecl::Kind::kBuffer || !argument.is_view || argument.size_bytes == 0) return {};
     for (const PlannedArgument& other : launch.arguments) {
       if (other.kind != ArgumentDecl::Kind::kBuffer || other.buffer != argument.buffer) continue;
       if (other.access == Access::kIn && argument.access == Access::kIn) continue;
-      const uint64_t other_end = other.size_bytes ? other.offset_bytes + other.size_bytes : UINT64_MAX;
+      if (other.is_view && other.size_bytes == 0) continue;
+      const uint64_t other_end = other.is_view ? other.offset_bytes + other.size_bytes : UINT64_MAX;
       if (argument.offset_bytes < other_end && other.offset_bytes < argument.offset_bytes + argument.size_bytes)
         return problem(fmt::format("two of its views of '{}' overlap, and it writes one; make them apart",
                                    graph_.buffers[argument.buffer].name));
@@ -269,6 +295,7 @@ class StepPlanner {
       fill.offset_bytes = view.first;
       fill.size_bytes = view.second;
     }
+    if (fill.size_bytes == 0) return left_out_ = true, Status();
     const Plan::Slot slot{Plan::Slot::Kind::kFill, index, 0, plan_.buffers[decl.buffer].dtype, {}};
     QUERN_TRY(fill.value, plan_scalar(*decl.value, slot));
     QUERN_TRY(add_step(PlannedStep::Kind::kFill, plan_.fills.size()));
@@ -366,6 +393,7 @@ class StepPlanner {
   Rounds rounds_;
   Names names_;
   uint64_t written_out_ = 0;
+  bool left_out_ = false;  ///< a step that has nothing to do
 };
 
 const Expression& expression_of(const Graph& graph, const Plan::Slot& slot, PlanPlace& place) {

@@ -241,9 +241,9 @@ TEST(Plan, RefusesWhatDoesNotFit) {
   EXPECT_NE(make_plan(manifest, *binding).error().text.find("input 'x': it is larger than"), std::string::npos);
   binding->dims[0] = std::numeric_limits<int64_t>::max();
   EXPECT_FALSE(make_plan(manifest, *binding).ok());
-  binding->dims[0] = 0;
+  binding->dims[0] = -4;
   EXPECT_EQ(make_plan(manifest, *binding).error().text,
-            "graph: input 'x': its shape has 0 for 'n'; sizes are at least 1");
+            "graph: input 'x': its shape has -4 for 'n'; sizes are not negative");
   binding->dims[0] = 6;
   EXPECT_NE(make_plan(manifest, *binding).error().text.find("local size 4 does not divide its global size 6"),
             std::string::npos);

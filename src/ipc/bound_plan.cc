@@ -23,7 +23,8 @@ template <class V>
 void fields(V& v, PlannedLaunch& launch) {
   v(launch.kernel), v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
   v.list(launch.arguments, kMostArguments, [&](PlannedArgument& a) {
-    v(a.kind), v(a.access), v(a.buffer), v(a.offset_bytes), v(a.size_bytes), fields(v, a.scalar), v(a.local_bytes);
+    v(a.kind), v(a.access), v(a.is_view), v(a.buffer), v(a.offset_bytes), v(a.size_bytes), fields(v, a.scalar),
+        v(a.local_bytes);
   });
   v(launch.flops), v(launch.bytes);
 }
@@ -104,7 +105,8 @@ class PlanCheck {
   static bool is_known(Dtype dtype) { return static_cast<int>(dtype) < kDtypes; }
 
   bool buffer(const PlannedBuffer& one, const Placement::Place& place) const {
-    if (one.role > Role::kScratch || !is_known(one.dtype) || one.size_bytes == 0) return false;
+    if (one.role > Role::kScratch || !is_known(one.dtype)) return false;
+    if (one.size_bytes == 0) return place.arena == Placement::kElsewhere;
     if (place.arena == Placement::kElsewhere) return one.role != Role::kScratch;
     const auto& arenas = binding_.placement.arenas;
     return place.arena < arenas.size() && place.offset <= arenas[place.arena] &&

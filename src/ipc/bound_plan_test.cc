@@ -97,7 +97,7 @@ TEST(BoundPlan, WhatPointsOutsideIsRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[1].scalar.slot = 1; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[1].scalar.fixed.dtype = static_cast<Dtype>(99); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].dimensions = 4; }));
-  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].size_bytes = 0; }));
+  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[2].size_bytes = 0; })) << "nothing has no place";
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.fills[0].buffer = 0; })) << "an input is filled";
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.fills[0].offset_bytes = 2; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].swaps = {{0, 1}}; })) << "an input is swapped";
