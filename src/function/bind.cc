@@ -30,8 +30,9 @@ class Binder {
     for (const auto& [name, value] : call_.parameters) QUERN_TRY(take_parameter(name, value));
     for (const TensorSpec& input : call_.inputs) QUERN_TRY(take_input(input));
     QUERN_TRY(find_missing_inputs());
-    QUERN_TRY(finish_dims());
     QUERN_TRY(finish_params());
+    QUERN_TRY(solve_dims());
+    QUERN_TRY(finish_dims());
     QUERN_TRY(compute_lets(graph_, binding_));
     QUERN_TRY(check_computed_shapes());
     return std::move(binding_);
@@ -157,6 +158,46 @@ class Binder {
                        shape_text(buffer));
     }
     return {};
+  }
+
+  // Dims that stand in the shape of an input, but not alone: [n + 1].
+  Status solve_dims() {
+    const Names known = [this](std::string_view name) -> std::optional<Number> {
+      for (size_t i = 0; i < graph_.dims.size(); ++i)
+        if (graph_.dims[i].name == name && !dim_is_bound_.test(i)) return std::nullopt;
+      return value_in(graph_, binding_, name);
+    };
+    // One that is found may be what another one lacks.
+    for (bool found = true; found && dim_is_bound_.count() < graph_.dims.size();) {
+      found = false;
+      for (const TensorSpec& input : call_.inputs) {
+        const BufferDecl& buffer = *graph_.buffer(input.name);
+        for (size_t i = 0; i < buffer.shape.size(); ++i) {
+          const std::optional<size_t> dim = only_unknown_in(buffer.shape[i]);
+          if (!dim) continue;
+          const auto solved = buffer.shape[i].solve(graph_.dims[*dim].name, input.shape[i], known);
+          if (!solved.ok())
+            return problem("input '{}' has shape {} but the function takes {}; {}", buffer.name,
+                           show_shape(input.shape), shape_text(buffer), solved.error().text);
+          if (!*solved) continue;
+          set_dim(*dim, **solved);
+          found = true;
+        }
+      }
+    }
+    return {};
+  }
+
+  // The one dim that an expression names and that is not bound; nothing if there are more or none.
+  std::optional<size_t> only_unknown_in(const Expression& expression) const {
+    std::optional<size_t> unknown;
+    for (const std::string& name : expression.names())
+      for (size_t i = 0; i < graph_.dims.size(); ++i) {
+        if (graph_.dims[i].name != name || dim_is_bound_.test(i)) continue;
+        if (unknown) return std::nullopt;
+        unknown = i;
+      }
+    return unknown;
   }
 
   Status finish_dims() {

@@ -41,6 +41,10 @@ class Expression {
 
   Result<int64_t> whole(const Names& names) const;
   Result<double> real(const Names& names) const;
+  /// The whole number that `name` must be for whole() to give `value`. Nothing where that cannot be told: only sums,
+  /// differences, shifts to the left and products that have `name` on one side are looked through, and all other names
+  /// must be known. kInvalid if no whole number does it.
+  Result<std::optional<int64_t>> solve(std::string_view name, int64_t value, const Names& others) const;
   /// Every name that occurs, in order of first occurrence.
   const std::vector<std::string>& names() const { return names_; }
   const std::string& text() const { return text_; }

@@ -17,6 +17,12 @@ void fuzz_one(std::span<const std::byte> input) {
     const Names names = [&](std::string_view) { return std::optional(value); };
     (void)expression->whole(names);
     (void)expression->real(names);
+    for (const std::string& name : expression->names()) {
+      const auto solved = expression->solve(name, 7, {});
+      if (!solved.ok() || !*solved) continue;
+      const auto back = expression->whole([&](std::string_view) { return std::optional<Number>(**solved); });
+      QUERN_CHECK(!back.ok() || *back == 7, "what solves an expression gives its value");
+    }
   }
   (void)expression->fixed();
 }

@@ -214,6 +214,32 @@ TEST(Expression, NestsChoicesAsDeepAsItIsLong) {
   EXPECT_EQ(whole(inside), 7);
 }
 
+TEST(Expression, IsSolvedWhereItIsALine) {
+  const auto solve = [](std::string_view text, int64_t value) -> std::optional<int64_t> {
+    const auto solved = Expression::parse(text)->solve("x", value, some_names);
+    EXPECT_TRUE(solved.ok()) << text;
+    return solved.ok() ? *solved : std::nullopt;
+  };
+  EXPECT_EQ(solve("x", 9), 9);
+  EXPECT_EQ(solve("x + 1", 9), 8);
+  EXPECT_EQ(solve("10 - x", 9), 1);
+  EXPECT_EQ(solve("2 * x - n", 100), 100) << "n is 100";
+  EXPECT_EQ(solve("(x + 1) * 4", 40), 9);
+  EXPECT_EQ(solve("x << 3", 40), 5);
+  EXPECT_EQ(solve("-x", 4), -4);
+  EXPECT_EQ(solve("3 * x - x", 8), 4);
+  EXPECT_EQ(solve("x * 0", 0), std::nullopt);
+  EXPECT_EQ(solve("x * x", 9), std::nullopt);
+  EXPECT_EQ(solve("x / 2", 9), std::nullopt);
+  EXPECT_EQ(solve("ceil_div(x, 2)", 9), std::nullopt);
+  EXPECT_EQ(solve("x + unknown", 9), std::nullopt);
+  EXPECT_EQ(solve("x > 1 ? x : x", 9), std::nullopt);
+  EXPECT_EQ(solve("n", 100), std::nullopt);
+  EXPECT_EQ(solve("x + big", -5), std::nullopt) << "does not fit";
+  EXPECT_EQ(solve("-x", INT64_MIN), std::nullopt);
+  EXPECT_EQ(Expression::parse("2 * x")->solve("x", 9, {}).error().text, "no x makes '2 * x' come to 9");
+}
+
 TEST(Expression, TellsItsNamesOnceInOrder) {
   auto expression = Expression::parse("b * a + min(a, c) - b");
   EXPECT_EQ(expression->names(), (std::vector<std::string>{"b", "a", "c"}));

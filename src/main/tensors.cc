@@ -25,12 +25,25 @@ Result<OwnedTensor> read_npy(const InputFlag& flag) {
   return OwnedTensor{flag.name, header->dtype, header->shape, std::move(bytes), header->data_offset};
 }
 
-// A dim that stands alone in the shape of an input is what the file says.
-void bind_dims(const client::FunctionInfo::Tensor& declared, const Shape& shape, Dims& dims) {
+// A dim in the shape of an input is what the file says, alone and as in [n + 1].
+void bind_dims(const client::FunctionInfo& function, const client::FunctionInfo::Tensor& declared, const Shape& shape,
+               Dims& dims) {
   if (declared.expressions.size() != shape.size()) return;
+  const auto known = [&](std::string_view name) {
+    const auto dim = dims.find(std::string(name));
+    return dim == dims.end() ? std::nullopt : std::optional<Number>(dim->second);
+  };
+  const auto is_dim = [&](const std::string& name) {
+    return std::any_of(function.dims.begin(), function.dims.end(), [&](const auto& dim) { return dim.name == name; });
+  };
   for (size_t i = 0; i < shape.size(); ++i) {
     const auto expression = Expression::parse(declared.expressions[i]);
-    if (expression.ok() && expression->is_name()) dims.try_emplace(expression->text(), shape[i]);
+    if (!expression.ok()) continue;
+    for (const std::string& name : expression->names()) {
+      if (dims.contains(name) || !is_dim(name)) continue;
+      if (const auto solved = expression->solve(name, shape[i], known); solved.ok() && *solved)
+        dims.emplace(name, **solved);
+    }
   }
 }
 
@@ -142,7 +155,7 @@ Result<std::vector<OwnedTensor>> make_inputs(const client::FunctionInfo& functio
   for (size_t i = 0; i < flags.size(); ++i) {
     if (flags[i].is_made()) continue;
     QUERN_TRY(tensors[i], read_npy(flags[i]));
-    bind_dims(*declared[i], tensors[i].shape, dims);
+    bind_dims(function, *declared[i], tensors[i].shape, dims);
   }
   for (size_t i = 0; i < flags.size(); ++i) {
     if (!flags[i].is_made()) continue;
