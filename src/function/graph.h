@@ -123,6 +123,8 @@ std::string rounds_parameter(const RepeatDecl& repeat);
 struct StepDecl {
   enum class Kind : uint8_t { kKernel, kFill, kRepeat } kind = Kind::kKernel;
   uint32_t index = 0;  ///< into Graph::kernels, fills or repeats
+  /// Over dims, params of sizes and indices: the step, with all of a repeat, is left out of a plan for which it is 0.
+  std::optional<Expression> when = {};
 };
 
 /// What a function computes. Indices point into the lists of the same graph, and every name in an expression is a dim,

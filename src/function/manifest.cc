@@ -177,6 +177,8 @@ std::string version_of(const Graph& graph, const Files& files) {
     out.count(graph.lets.size());
     for (const LetDecl& let : graph.lets) out.text(let.name), out.expression(let.value);
   }
+  for (size_t i = 0; i < graph.steps.size(); ++i)
+    if (graph.steps[i].when) out.text("when"), out.count(i), out.expression(*graph.steps[i].when);
   return out.hash();
 }
 

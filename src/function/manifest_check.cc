@@ -155,6 +155,7 @@ void ManifestReader::check_used_names() {
     maybe(kernel.flops);
     maybe(kernel.bytes);
   }
+  for (const StepDecl& step : manifest_.steps) maybe(step.when);
   for (const FillDecl& fill : manifest_.fills)
     for (const auto* one : {&fill.value, &fill.offset, &fill.count}) maybe(*one);
   for (const RepeatDecl& repeat : manifest_.repeats) {
@@ -183,13 +184,16 @@ void ManifestReader::check_used_names() {
 void ManifestReader::warn_of_idle_kernels(const Binding& binding) {
   if (std::find(binding.dims.begin(), binding.dims.end(), 0) != binding.dims.end()) return;
   const Names names = names_in(manifest_, binding);
-  for (size_t i = 0; i < manifest_.kernels.size(); ++i) {
+  for (size_t at = 0; at < manifest_.steps.size(); ++at) {
+    const StepDecl& step = manifest_.steps[at];
+    if (step.when && step.kind == StepDecl::Kind::kRepeat) at = manifest_.repeats[step.index].end - 1;
+    if (step.when || step.kind != StepDecl::Kind::kKernel) continue;
     PlannedLaunch launch;
-    const KernelDecl& kernel = manifest_.kernels[i];
+    const KernelDecl& kernel = manifest_.kernels[step.index];
     // One that names the number of a round has no sizes here.
     if (!plan_sizes(manifest_, kernel, names, launch).ok() || has_work(launch)) continue;
     mistakes_.warning(
-        *kernel_places_[i],
+        *kernel_places_[step.index],
         fmt::format("kernel '{}' has a global size of 0 and is left out; round up, as ceil_div does", kernel.entry));
   }
 }

@@ -390,6 +390,7 @@ bool ManifestReader::name_is_known(const YamlNode& node, const std::string& name
   if (scope.fixed_only)
     return refuse(
         fmt::format("{} of a constant names the param '{}'{}; use numbers and fixed dims", scope.what, name, way));
+  if (is_bool && scope.bools) return true;
   if ((is_float(param->dtype) || is_bool) && !scope.floats && !(scope.any_integer_param && is_bool))
     return refuse(fmt::format("{} is whole, but names '{}'{}, which is {}; use an integer param", scope.what, name, way,
                               name_of(param->dtype)));

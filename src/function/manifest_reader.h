@@ -68,6 +68,7 @@ class ManifestReader {
     bool is_size = true;             ///< marks its params ParamDecl::in_size
     bool indices = true;             ///< numbers of rounds, inside a repeat
     int64_t least = 1;               ///< of a size
+    bool bools = false;              ///< params that are bool
   };
 
   // manifest_parse.cc: the values of YAML
@@ -122,6 +123,7 @@ class ManifestReader {
   void read_argument(const YamlNode& node, KernelDecl& kernel);
   void read_view(const YamlNode& node, std::optional<Expression>& offset, std::optional<Expression>& count);
   std::optional<Expression> read_scalar(const YamlNode& node, Dtype dtype, std::string_view what);
+  std::optional<Expression> read_when(const YamlNode& node);
   void read_fill(const YamlNode& node);
   void read_repeat(const YamlNode& node);
   void read_rounds(const YamlNode& node, RepeatDecl& repeat);

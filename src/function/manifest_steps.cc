@@ -27,7 +27,8 @@ void ManifestReader::read_step(const YamlNode& node) {
 }
 
 void ManifestReader::read_kernel(const YamlNode& node) {
-  refuse_unknown_keys(node, "a kernel", {"entry", "global", "local", "args", "flops", "bytes", "repeat", "fill"}, {});
+  refuse_unknown_keys(node, "a kernel",
+                      {"entry", "global", "local", "args", "flops", "bytes", "when", "repeat", "fill"}, {});
   KernelDecl kernel;
   argument_places_.emplace_back();
   if (const YamlNode* entry = required(node, "a kernel", "entry")) {
@@ -55,7 +56,8 @@ void ManifestReader::read_kernel(const YamlNode& node) {
   const Scope report{.what = "flops and bytes", .any_integer_param = true, .is_size = false};
   if (const YamlNode* flops = node.find("flops")) kernel.flops = read_expression(*flops, report);
   if (const YamlNode* bytes = node.find("bytes")) kernel.bytes = read_expression(*bytes, report);
-  manifest_.steps.push_back({StepDecl::Kind::kKernel, static_cast<uint32_t>(manifest_.kernels.size())});
+  manifest_.steps.push_back(
+      {StepDecl::Kind::kKernel, static_cast<uint32_t>(manifest_.kernels.size()), read_when(node)});
   manifest_.kernels.push_back(std::move(kernel));
   manifest_.kernel_places.push_back({node.line, node.column});
   kernel_places_.push_back(&node);
@@ -136,8 +138,14 @@ std::optional<Expression> ManifestReader::read_scalar(const YamlNode& node, Dtyp
   return read_expression(node, {.what = what, .any_integer_param = true, .floats = is_float(dtype), .is_size = false});
 }
 
+std::optional<Expression> ManifestReader::read_when(const YamlNode& node) {
+  const YamlNode* when = node.find("when");
+  if (!when) return std::nullopt;
+  return read_expression(*when, {.what = "when", .least = INT64_MIN, .bools = true});
+}
+
 void ManifestReader::read_fill(const YamlNode& node) {
-  refuse_unknown_keys(node, "a fill", {"fill", "value", "offset", "count"}, {});
+  refuse_unknown_keys(node, "a fill", {"fill", "value", "offset", "count", "when"}, {});
   FillDecl fill;
   const auto buffer = read_buffer_name(*node.find("fill"), "fill");
   const YamlNode* value = required(node, "a fill", "value");
@@ -150,7 +158,7 @@ void ManifestReader::read_fill(const YamlNode& node) {
   fill.value = read_scalar(*value, decl.dtype, "a value");
   if (!fill.value) fill.value = Expression::constant(0);
   read_view(node, fill.offset, fill.count);
-  manifest_.steps.push_back({StepDecl::Kind::kFill, static_cast<uint32_t>(manifest_.fills.size())});
+  manifest_.steps.push_back({StepDecl::Kind::kFill, static_cast<uint32_t>(manifest_.fills.size()), read_when(node)});
   manifest_.fills.push_back(std::move(fill));
   fill_places_.push_back(&node);
 }
@@ -162,7 +170,7 @@ std::optional<size_t> ManifestReader::repeat_of_index(std::string_view name) con
 }
 
 void ManifestReader::read_repeat(const YamlNode& node) {
-  refuse_unknown_keys(node, "a repeat", {"repeat", "kernels"}, {});
+  refuse_unknown_keys(node, "a repeat", {"repeat", "kernels", "when"}, {});
   const YamlNode& how = *node.find("repeat");
   if (open_repeats_.size() == kDeepestRepeat)
     return mistakes_.error(node, fmt::format("repeats are nested {} deep; at most {} are allowed",
@@ -172,7 +180,7 @@ void ManifestReader::read_repeat(const YamlNode& node) {
   if (!is_map(how, "repeat")) return;
   refuse_unknown_keys(how, "repeat", {"times", "at_most", "index", "swap", "until", "name", "on_limit"}, {});
   const auto at = static_cast<uint32_t>(manifest_.repeats.size());
-  manifest_.steps.push_back({StepDecl::Kind::kRepeat, at});
+  manifest_.steps.push_back({StepDecl::Kind::kRepeat, at, read_when(node)});
   manifest_.repeats.emplace_back();
   repeat_places_.push_back(&node);
   // By value until it is whole: reading its steps may add others behind it.

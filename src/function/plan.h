@@ -127,6 +127,7 @@ struct PlannedBuffer {
   uint64_t size_bytes = 0;
   /// The first and last step that needs its contents; inputs from the start, outputs to the end, constants always.
   uint32_t first = 0, last = 0;
+  bool used = true;     ///< a step of the plan names it: scratch that is not used has no place
   bool passed = false;  ///< an input that comes as an object: no placement has room for it
 };
 
@@ -176,7 +177,8 @@ constexpr size_t kMostArguments = 64, kMostSlots = 4096, kMostReported = 16;
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 40;
 constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 
-/// What has nothing to do is left out: launches with a global size of 0, and fills of nothing. kInvalid if a size
+/// What has nothing to do is left out, launches with a global size of 0 and fills of nothing, and so are steps whose
+/// `when` is 0. kInvalid if a size
 /// overflows or is negative, or a local size does not divide its global size; if a view is not in
 /// its buffer; if there are too many rounds to plan; if something was left out and no step writes an output.
 Result<Plan> make_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits = {});

@@ -58,8 +58,7 @@ TEST(PlanEmpty, LaunchesAndFillsOfNothingAreLeftOut) {
 TEST(PlanEmpty, AnOutputThatNoStepWritesIsAnError) {
   const auto plan = plan_squares(squares("zero: false"), 0);
   ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.error().text,
-            "g: no step that has anything to do writes output 'sum'; add one for these dims, or write zero: true");
+  EXPECT_EQ(plan.error().text, "g: no step that runs for these dims writes output 'sum'; add one, or write zero: true");
 }
 
 TEST(PlanEmpty, ADimThatMayNotBeZeroIsRefused) {

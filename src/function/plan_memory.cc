@@ -209,15 +209,19 @@ Placement place(const Plan& plan, const PlanLimits& limits, F&& wanted) {
   return placement;
 }
 
+bool is_scratch(const PlannedBuffer& buffer) { return buffer.role == Role::kScratch && buffer.used; }
+
 Placement place_own(const Plan& plan, const PlanLimits& limits) {
-  return place(plan, limits,
-               [](const PlannedBuffer& buffer) { return buffer.role != Role::kConstant && !buffer.passed; });
+  return place(plan, limits, [](const PlannedBuffer& buffer) {
+    if (buffer.role == Role::kScratch) return is_scratch(buffer);
+    return buffer.role != Role::kConstant && !buffer.passed;
+  });
 }
 
 uint64_t peak_of_scratch(const Plan& plan) {
   std::vector<int64_t> change(plan.steps.size() + 2);
   for (const PlannedBuffer& buffer : plan.buffers) {
-    if (buffer.role != Role::kScratch) continue;
+    if (!is_scratch(buffer)) continue;
     change[buffer.first] += static_cast<int64_t>(buffer.size_bytes);
     change[buffer.last + 1] -= static_cast<int64_t>(buffer.size_bytes);
   }
@@ -248,13 +252,14 @@ Status plan_memory(const Graph& graph, const PlanLimits& limits, Plan& plan, Pla
   for (uint32_t i = 0; i < plan.buffers.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[i];
     const Life& life = lives[groups.of(i)];
-    buffer.first = life.first == kNever ? 0 : life.first;
+    buffer.used = life.first != kNever;
+    buffer.first = buffer.used ? life.first : 0;
     buffer.last = life.last;
     if (buffer.role == Role::kConstant || buffer.role == Role::kInput) buffer.first = 0;
     if (buffer.role == Role::kConstant || buffer.role == Role::kOutput) buffer.last = end;
     if (buffer.role != Role::kScratch) plan.memory_bytes += buffer.size_bytes;
   }
-  plan.in_place = place(plan, limits, [](const PlannedBuffer& buffer) { return buffer.role == Role::kScratch; });
+  plan.in_place = place(plan, limits, is_scratch);
   plan.own = place_own(plan, limits);
   plan.memory_bytes += plan.in_place.bytes();
   plan.peak_bytes = peak_of_scratch(plan);

@@ -135,10 +135,8 @@ class StepPlanner {
       const BufferDecl& buffer = graph_.buffers[i];
       if (buffer.role != Role::kOutput || plan_.buffers[i].size_bytes == 0 || is_written[i]) continue;
       place_ = {.buffer = &buffer};
-      return problem(
-          fmt::format("no step that has anything to do writes output '{}'; add one for these dims, or write "
-                      "zero: true",
-                      buffer.name));
+      return problem(fmt::format("no step that runs for these dims writes output '{}'; add one, or write zero: true",
+                                 buffer.name));
     }
     return {};
   }
@@ -158,6 +156,14 @@ class StepPlanner {
   Status expand(uint32_t begin, uint32_t end) {
     for (uint32_t at = begin; at < end; at = behind(at)) {
       const StepDecl& step = graph_.steps[at];
+      if (step.when) {
+        place_ = place_of(step);
+        QUERN_TRY(const int64_t is_wanted, whole(*step.when));
+        if (is_wanted == 0) {
+          left_out_ = true;
+          continue;
+        }
+      }
       switch (step.kind) {
         case StepDecl::Kind::kKernel:
           QUERN_TRY(add_launch(step.index));
@@ -171,6 +177,18 @@ class StepPlanner {
       }
     }
     return {};
+  }
+
+  PlanPlace place_of(const StepDecl& step) const {
+    switch (step.kind) {
+      case StepDecl::Kind::kKernel:
+        return {.kernel = &graph_.kernels[step.index]};
+      case StepDecl::Kind::kFill:
+        return {.fill = &graph_.fills[step.index]};
+      case StepDecl::Kind::kRepeat:
+        break;
+    }
+    return {.repeat = &graph_.repeats[step.index]};
   }
 
   Status add_launch(uint32_t kernel_index) {
@@ -393,7 +411,7 @@ class StepPlanner {
   Rounds rounds_;
   Names names_;
   uint64_t written_out_ = 0;
-  bool left_out_ = false;  ///< a step that has nothing to do
+  bool left_out_ = false;  ///< a step that has nothing to do, or whose `when` is 0
 };
 
 const Expression& expression_of(const Graph& graph, const Plan::Slot& slot, PlanPlace& place) {

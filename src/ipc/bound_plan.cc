@@ -17,7 +17,7 @@ template <class V>
 void fields(V& v, PlannedBuffer& buffer) {
   v(buffer.role), v(buffer.dtype);
   v.list(buffer.shape, kMostRank, [&](int64_t& size) { v(size); });
-  v(buffer.size_bytes), v(buffer.first), v(buffer.last), v(buffer.passed);
+  v(buffer.size_bytes), v(buffer.first), v(buffer.last), v(buffer.used), v(buffer.passed);
 }
 template <class V>
 void fields(V& v, PlannedLaunch& launch) {
@@ -106,14 +106,14 @@ class PlanCheck {
 
   bool buffer(const PlannedBuffer& one, const Placement::Place& place) const {
     if (one.role > Role::kScratch || !is_known(one.dtype)) return false;
-    if (one.size_bytes == 0) return place.arena == Placement::kElsewhere;
+    if (one.size_bytes == 0 || (one.role == Role::kScratch && !one.used)) return place.arena == Placement::kElsewhere;
     if (place.arena == Placement::kElsewhere) return one.role != Role::kScratch;
     const auto& arenas = binding_.placement.arenas;
     return place.arena < arenas.size() && place.offset <= arenas[place.arena] &&
            one.size_bytes <= arenas[place.arena] - place.offset;
   }
   bool range(uint32_t index, uint64_t offset, uint64_t size) const {
-    return index < plan_.buffers.size() && offset <= plan_.buffers[index].size_bytes &&
+    return index < plan_.buffers.size() && plan_.buffers[index].used && offset <= plan_.buffers[index].size_bytes &&
            size <= plan_.buffers[index].size_bytes - offset;
   }
   bool value(const PlannedScalar& one) const {
@@ -123,7 +123,7 @@ class PlanCheck {
     return dtype == Dtype::kFp64 || dtype == Dtype::kInt64 || dtype == Dtype::kUint64;
   }
   bool writable(uint32_t index) const {
-    return index < plan_.buffers.size() && plan_.buffers[index].role >= Role::kOutput;
+    return index < plan_.buffers.size() && plan_.buffers[index].used && plan_.buffers[index].role >= Role::kOutput;
   }
   bool argument(const PlannedArgument& one) const {
     if (one.kind > ArgumentDecl::Kind::kLocal || one.access > Access::kInout || !value(one.scalar)) return false;

@@ -116,6 +116,25 @@ TEST(BoundPlan, WhatPointsOutsideIsRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].shape.resize(kMostRank + 1); }));
 }
 
+TEST(BoundPlan, ScratchThatIsNotUsedHasNoPlaceAndNoUse) {
+  const auto is_refused_scratch = [](auto change) {
+    return is_refused([&](Plan& plan, PlanBinding& binding) {
+      PlannedBuffer scratch = buffer_of(Role::kScratch);
+      scratch.used = false;
+      plan.buffers.push_back(scratch);
+      binding.objects.push_back(0);
+      binding.placement.places.emplace_back();
+      change(plan, binding);
+    });
+  };
+  EXPECT_FALSE(is_refused_scratch([](Plan&, PlanBinding&) {}));
+  EXPECT_TRUE(is_refused_scratch([](Plan&, PlanBinding& b) { b.placement.places[3] = {0, 0}; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.launches[0].arguments[0].buffer = 3; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.fills[0].buffer = 3; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.repeats[0].swaps = {{1, 3}}; }));
+  EXPECT_TRUE(is_refused_scratch([](Plan& p, PlanBinding&) { p.repeats[0].until->buffer = 3; }));
+}
+
 TEST(BoundPlan, StepsThatDoNotNestAreRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[0].end = 2; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[0].end = 0; }));

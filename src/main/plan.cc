@@ -56,7 +56,7 @@ Result<Binding> binding_of(const Manifest& manifest, const std::map<std::string,
 std::vector<uint64_t> live_bytes(const Plan& plan) {
   std::vector<int64_t> change(plan.steps.size() + 1);
   for (const PlannedBuffer& buffer : plan.buffers) {
-    if (buffer.role != Role::kScratch || plan.steps.empty()) continue;
+    if (buffer.role != Role::kScratch || !buffer.used || plan.steps.empty()) continue;
     change[buffer.first] += static_cast<int64_t>(buffer.size_bytes);
     change[buffer.last + 1] -= static_cast<int64_t>(buffer.size_bytes);
   }
@@ -159,7 +159,7 @@ void print_people(const Manifest& manifest, const Binding& binding, const Plan& 
     const Placement::Place& place = plan.in_place.places[i];
     rows.push_back({manifest.buffers[i].name, std::string(name_of(buffer.role)), std::string(name_of(buffer.dtype)),
                     show_shape(buffer.shape), show_bytes(buffer.size_bytes),
-                    fmt::format("{}-{}", buffer.first, buffer.last),
+                    buffer.used ? fmt::format("{}-{}", buffer.first, buffer.last) : "",
                     place.arena == Placement::kElsewhere ? "" : fmt::format("{}+{}", place.arena, place.offset)});
   }
   fmt::print("\n{}", align(rows));
