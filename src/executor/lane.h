@@ -140,13 +140,15 @@ class Lane {
   Result<bool> walk(Ready& ready, const ipc::RunCommand& command, Level level);
   Result<bool> launch(Ready& ready, const ipc::RunCommand& command, uint32_t index);
   Result<bool> fill(Ready& ready, const ipc::RunCommand& command, const PlannedFill& fill);
+  Result<bool> copy(Ready& ready, const ipc::RunCommand& command, const PlannedCopy& copy);
   Result<bool> repeat(Ready& ready, const ipc::RunCommand& command, const PlannedStep& step);
   Result<bool> is_met(Ready& ready, const ipc::RunCommand& command, const PlannedUntil& until, uint64_t round);
   Result<hal::Buffer*> resolve(Ready& ready, const PlannedArgument& argument);
 
   // lane_gate.cc: what may be launched, and what ended.
   static Cut cut_of(const PlannedLaunch& launch, const ipc::PlanBinding::Launch& known, bool has_offset);
-  static Cut cut_of(const PlannedFill& fill);
+  /// Of a fill or copy of so many bytes.
+  static Cut cut_of(uint64_t size_bytes);
   /// Waits while the gate is closed or the depth is reached; how many parts may be launched, 0 if the run was stopped
   /// meanwhile.
   Result<uint64_t> pass_gate(Ready& ready, uint64_t run, uint32_t launch, const Cut& cut, uint64_t parts);

@@ -49,7 +49,10 @@ void Lane::look_ahead(const Ready& ready, ipc::WorkReady& into) const {
           into.kernels.push_back(kernel_ahead(ready, step.index, ready.cuts[step.index], ready.cuts[step.index].parts));
           break;
         case PlannedStep::Kind::kFill:
-          into.kernels.push_back(kernel_ahead(ready, ipc::kNoLaunch, cut_of(plan.fills[step.index]), 1));
+          into.kernels.push_back(kernel_ahead(ready, ipc::kNoLaunch, cut_of(plan.fills[step.index].size_bytes), 1));
+          break;
+        case PlannedStep::Kind::kCopy:
+          into.kernels.push_back(kernel_ahead(ready, ipc::kNoLaunch, cut_of(plan.copies[step.index].size_bytes), 1));
           break;
         case PlannedStep::Kind::kRepeat:
           path.push_back(round_of(plan, step, 0, false));

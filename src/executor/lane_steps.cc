@@ -51,6 +51,9 @@ Result<bool> Lane::walk(Ready& ready, const ipc::RunCommand& command, Level leve
       case PlannedStep::Kind::kFill:
         goes_on = fill(ready, command, plan.fills[step.index]);
         break;
+      case PlannedStep::Kind::kCopy:
+        goes_on = copy(ready, command, plan.copies[step.index]);
+        break;
       case PlannedStep::Kind::kRepeat:
         goes_on = repeat(ready, command, step);
         break;
@@ -140,14 +143,14 @@ Result<bool> Lane::launch(Ready& ready, const ipc::RunCommand& command, uint32_t
 }
 
 // Nobody learns how long one takes. What takes for ever to all appearance would wait while every gap passes.
-Lane::Cut Lane::cut_of(const PlannedFill& fill) {
+Lane::Cut Lane::cut_of(uint64_t size_bytes) {
   Cut cut;
-  cut.part_ns = std::max(1.0, static_cast<double>(fill.size_bytes) / kFillBytesPerNs);
+  cut.part_ns = std::max(1.0, static_cast<double>(size_bytes) / kFillBytesPerNs);
   return cut;
 }
 
 Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const PlannedFill& fill) {
-  const Cut cut = cut_of(fill);
+  const Cut cut = cut_of(fill.size_bytes);
   QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, ipc::kNoLaunch, cut, 1));
   if (go == 0) return false;
   const Scalar value = value_of(fill.value, command);
@@ -156,6 +159,21 @@ Result<bool> Lane::fill(Ready& ready, const ipc::RunCommand& command, const Plan
                                                std::as_bytes(std::span(&value.bits, 1)).first(size_of(value.dtype))));
   const auto expected = static_cast<uint64_t>(cut.part_ns);
   submitted({.point = point, .expected_ns = expected, .launch = ipc::kNoLaunch}, made);
+  return true;
+}
+
+Result<bool> Lane::copy(Ready& ready, const ipc::RunCommand& command, const PlannedCopy& copy) {
+  if (!bound_[names_[copy.from]]) {
+    QUERN_TRY(const bool goes_on, await_constant(command.run, names_[copy.from]));
+    if (!goes_on) return false;
+  }
+  const Cut cut = cut_of(copy.size_bytes);
+  QUERN_TRY(const uint64_t go, pass_gate(ready, command.run, ipc::kNoLaunch, cut, 1));
+  if (go == 0) return false;
+  const Time made = os::now();
+  QUERN_TRY(const uint64_t point, queue_->copy(*bound_[names_[copy.from]], copy.from_offset, *bound_[names_[copy.to]],
+                                               copy.to_offset, copy.size_bytes));
+  submitted({.point = point, .expected_ns = static_cast<uint64_t>(cut.part_ns), .launch = ipc::kNoLaunch}, made);
   return true;
 }
 

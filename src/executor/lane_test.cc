@@ -242,6 +242,25 @@ TEST_F(LaneRuns, TellsWhatComesNextUpToWhatIsNotDecided) {
   EXPECT_TRUE(wait_ended().ok);
 }
 
+TEST_F(LaneRuns, CopiesPartsOfBuffersAsSteps) {
+  for (const bool in_place : {true, false}) {
+    lane_.reset();
+    open(in_place);
+    auto plan = this->plan();
+    plan.plan.copies = {{0, 1, 0, kBytes / 2, kBytes / 2}, {0, 1, kBytes / 2, 0, kBytes / 2}};
+    plan.plan.steps = {{PlannedStep::Kind::kCopy, 0, 1}, {PlannedStep::Kind::kCopy, 1, 2}};
+    prepare(kPlan, plan);
+    const auto in = input_.bytes(), out = output_.bytes();
+    for (size_t i = 0; i < kBytes; ++i) in[i] = static_cast<std::byte>(i / 4);
+    start();
+    const auto ended = run(run_command());
+    EXPECT_TRUE(ended.ok) << ended.text;
+    EXPECT_TRUE(std::equal(in.begin(), in.begin() + kBytes / 2, out.begin() + kBytes / 2));
+    EXPECT_TRUE(std::equal(in.begin() + kBytes / 2, in.end(), out.begin()));
+    TearDown();
+  }
+}
+
 // A double holds neither 2^53 + 1 nor 2^64 - 1.
 TEST_F(LaneRuns, UntilComparesWholeNumbersOf64BitsExactly) {
   constexpr uint64_t kOdd = (uint64_t{1} << 53) + 1;

@@ -94,6 +94,12 @@ struct FillDecl {
   std::optional<Expression> value, offset, count;
 };
 
+/// `{copy: x, to: y}`: all elements, or `count` of them, from `offset` in one buffer to `at` in another one.
+struct CopyDecl {
+  uint32_t from = 0, to = 0;
+  std::optional<Expression> offset, at, count;
+};
+
 /// When a repeat ends before its last round: one element of a buffer, looked at every so many rounds.
 struct UntilDecl {
   enum class Compare : uint8_t { kBelow, kAbove, kEquals } compare = Compare::kBelow;
@@ -121,8 +127,8 @@ std::string rounds_parameter(const RepeatDecl& repeat);
 
 /// One step of a graph. All steps stand in one list, those of a repeat directly behind it.
 struct StepDecl {
-  enum class Kind : uint8_t { kKernel, kFill, kRepeat } kind = Kind::kKernel;
-  uint32_t index = 0;  ///< into Graph::kernels, fills or repeats
+  enum class Kind : uint8_t { kKernel, kFill, kRepeat, kCopy } kind = Kind::kKernel;
+  uint32_t index = 0;  ///< into Graph::kernels, fills, repeats or copies
   /// Over dims, params of sizes and indices: the step, with all of a repeat, is left out of a plan for which it is 0.
   std::optional<Expression> when = {};
 };
@@ -138,6 +144,7 @@ struct Graph {
   std::vector<BufferDecl> buffers;
   std::vector<KernelDecl> kernels;  ///< every one that is written, also those in repeats, in order
   std::vector<FillDecl> fills;
+  std::vector<CopyDecl> copies;
   std::vector<RepeatDecl> repeats;
   std::vector<StepDecl> steps;  ///< what runs, in order
 

@@ -96,6 +96,14 @@ void write_fill(CanonicalWriter& out, const FillDecl& fill) {
   out.maybe(fill.count);
 }
 
+void write_copy(CanonicalWriter& out, const CopyDecl& copy) {
+  out.number(copy.from);
+  out.number(copy.to);
+  out.maybe(copy.offset);
+  out.maybe(copy.at);
+  out.maybe(copy.count);
+}
+
 void write_repeat(CanonicalWriter& out, const RepeatDecl& repeat) {
   out.text(repeat.name);
   out.text(repeat.index);
@@ -176,6 +184,11 @@ std::string version_of(const Graph& graph, const Files& files) {
     out.text("let");
     out.count(graph.lets.size());
     for (const LetDecl& let : graph.lets) out.text(let.name), out.expression(let.value);
+  }
+  if (!graph.copies.empty()) {
+    out.text("copies");
+    out.count(graph.copies.size());
+    for (const CopyDecl& copy : graph.copies) write_copy(out, copy);
   }
   for (size_t i = 0; i < graph.steps.size(); ++i)
     if (graph.steps[i].when) out.text("when"), out.count(i), out.expression(*graph.steps[i].when);

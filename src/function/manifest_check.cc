@@ -16,6 +16,18 @@ void ManifestReader::check_accesses() {
   std::vector<char> is_read(count), is_written(count), is_told(count);
   for (const StepDecl& step : manifest_.steps) {
     if (step.kind == StepDecl::Kind::kFill) is_written[manifest_.fills[step.index].buffer] = true;
+    if (step.kind == StepDecl::Kind::kCopy) {
+      const CopyDecl& copy = manifest_.copies[step.index];
+      const BufferDecl& from = manifest_.buffers[copy.from];
+      const bool is_given = from.role == Role::kConstant || from.role == Role::kInput;
+      if (!is_given && !is_written[copy.from] && !from.zero && !is_told[copy.from]) {
+        is_told[copy.from] = true;
+        mistakes_.warning(*copy_places_[step.index], fmt::format("copy reads {} '{}' before any kernel wrote it; write "
+                                                                 "zero: true",
+                                                                 name_of(from.role), from.name));
+      }
+      is_read[copy.from] = is_written[copy.to] = true;
+    }
     if (step.kind != StepDecl::Kind::kKernel) continue;
     const size_t k = step.index;
     const KernelDecl& kernel = manifest_.kernels[k];
@@ -158,6 +170,8 @@ void ManifestReader::check_used_names() {
   for (const StepDecl& step : manifest_.steps) maybe(step.when);
   for (const FillDecl& fill : manifest_.fills)
     for (const auto* one : {&fill.value, &fill.offset, &fill.count}) maybe(*one);
+  for (const CopyDecl& copy : manifest_.copies)
+    for (const auto* one : {&copy.offset, &copy.at, &copy.count}) maybe(*one);
   for (const RepeatDecl& repeat : manifest_.repeats) {
     maybe(repeat.rounds);
     if (repeat.until)
@@ -207,6 +221,7 @@ void ManifestReader::check_plans() {
     if (where.buffer) at = buffer_places_[static_cast<size_t>(where.buffer - manifest_.buffers.data())];
     if (where.kernel) at = kernel_places_[static_cast<size_t>(where.kernel - manifest_.kernels.data())];
     if (where.fill) at = fill_places_[static_cast<size_t>(where.fill - manifest_.fills.data())];
+    if (where.copy) at = copy_places_[static_cast<size_t>(where.copy - manifest_.copies.data())];
     if (where.repeat) at = repeat_places_[static_cast<size_t>(where.repeat - manifest_.repeats.data())];
     mistakes_.add(at->line, at->column, is_warning, fmt::format("{}{}", when, text));
   };

@@ -125,6 +125,7 @@ class ManifestReader {
   std::optional<Expression> read_scalar(const YamlNode& node, Dtype dtype, std::string_view what);
   std::optional<Expression> read_when(const YamlNode& node);
   void read_fill(const YamlNode& node);
+  void read_copy(const YamlNode& node);
   void read_repeat(const YamlNode& node);
   void read_rounds(const YamlNode& node, RepeatDecl& repeat);
   void read_index(const YamlNode& node, RepeatDecl& repeat);
@@ -150,7 +151,7 @@ class ManifestReader {
   // Where each part stands, in the order of the manifest's lists.
   const YamlNode* root_ = nullptr;
   std::vector<const YamlNode*> dim_places_, param_places_, let_places_, buffer_places_, kernel_places_, fill_places_,
-      repeat_places_;
+      copy_places_, repeat_places_;
   std::vector<std::vector<const YamlNode*>> argument_places_;  // by kernel
   std::unordered_map<std::string, uint32_t> buffer_index_;     // by name: graphs have thousands
   size_t tensors_ = 0;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/suggest.h"
@@ -23,12 +24,13 @@ void ManifestReader::read_step(const YamlNode& node) {
   if (manifest_.steps.size() > kMostSteps) return;
   if (node.find("repeat")) return read_repeat(node);
   if (node.find("fill")) return read_fill(node);
+  if (node.find("copy")) return read_copy(node);
   read_kernel(node);
 }
 
 void ManifestReader::read_kernel(const YamlNode& node) {
   refuse_unknown_keys(node, "a kernel",
-                      {"entry", "global", "local", "args", "flops", "bytes", "when", "repeat", "fill"}, {});
+                      {"entry", "global", "local", "args", "flops", "bytes", "when", "repeat", "fill", "copy"}, {});
   KernelDecl kernel;
   argument_places_.emplace_back();
   if (const YamlNode* entry = required(node, "a kernel", "entry")) {
@@ -161,6 +163,31 @@ void ManifestReader::read_fill(const YamlNode& node) {
   manifest_.steps.push_back({StepDecl::Kind::kFill, static_cast<uint32_t>(manifest_.fills.size()), read_when(node)});
   manifest_.fills.push_back(std::move(fill));
   fill_places_.push_back(&node);
+}
+
+void ManifestReader::read_copy(const YamlNode& node) {
+  refuse_unknown_keys(node, "a copy", {"copy", "to", "offset", "at", "count", "when"}, {});
+  const auto from = read_buffer_name(*node.find("copy"), "copy");
+  const YamlNode* target = required(node, "a copy", "to");
+  const auto to = target ? read_buffer_name(*target, "to") : std::nullopt;
+  if (!from || !to) return;
+  const BufferDecl &source = manifest_.buffers[*from], &sink = manifest_.buffers[*to];
+  if (*from == *to) mistakes_.error(node, "copy names one buffer twice; name two");
+  if (sink.role == Role::kConstant || sink.role == Role::kInput)
+    mistakes_.error(
+        *target, fmt::format("{} '{}' is never written; copy to scratch or an output", name_of(sink.role), sink.name));
+  if (source.dtype != sink.dtype)
+    mistakes_.error(node, fmt::format("copy of '{}' to '{}', which are {} and {}; make them alike", source.name,
+                                      sink.name, name_of(source.dtype), name_of(sink.dtype)));
+  CopyDecl copy;
+  copy.from = *from;
+  copy.to = *to;
+  for (const auto& [key, into, least] :
+       {std::tuple{"offset", &copy.offset, 0}, std::tuple{"at", &copy.at, 0}, std::tuple{"count", &copy.count, 1}})
+    if (const YamlNode* value = node.find(key)) *into = read_expression(*value, {.what = key, .least = least});
+  manifest_.steps.push_back({StepDecl::Kind::kCopy, static_cast<uint32_t>(manifest_.copies.size()), read_when(node)});
+  manifest_.copies.push_back(std::move(copy));
+  copy_places_.push_back(&node);
 }
 
 std::optional<size_t> ManifestReader::repeat_of_index(std::string_view name) const {

@@ -89,6 +89,11 @@ struct PlannedFill {
   PlannedScalar value;
 };
 
+struct PlannedCopy {
+  uint32_t from = 0, to = 0;  ///< never the same
+  uint64_t from_offset = 0, to_offset = 0, size_bytes = 0;
+};
+
 struct PlannedUntil {
   uint32_t buffer = 0;
   Dtype dtype = Dtype::kFp32;
@@ -114,8 +119,8 @@ struct PlannedRepeat {
 };
 
 struct PlannedStep {
-  enum class Kind : uint8_t { kLaunch, kFill, kRepeat } kind = Kind::kLaunch;
-  uint32_t index = 0;  ///< into Plan::launches, fills or repeats
+  enum class Kind : uint8_t { kLaunch, kFill, kRepeat, kCopy } kind = Kind::kLaunch;
+  uint32_t index = 0;  ///< into Plan::launches, fills, repeats or copies
   uint32_t end = 0;    ///< the first step behind it
   uint32_t level = 0;  ///< steps of one level do not depend on each other
 };
@@ -155,6 +160,7 @@ struct Plan {
   std::vector<PlannedStep> steps;
   std::vector<PlannedLaunch> launches;
   std::vector<PlannedFill> fills;
+  std::vector<PlannedCopy> copies;
   std::vector<PlannedRepeat> repeats;
   /// One per slot that a request fills: where its expression stands, and the rounds it stands in.
   struct Slot {
@@ -177,10 +183,10 @@ constexpr size_t kMostArguments = 64, kMostSlots = 4096, kMostReported = 16;
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 40;
 constexpr uint64_t kViewAlignment = 256;  ///< views start at multiples of this
 
-/// What has nothing to do is left out, launches with a global size of 0 and fills of nothing, and so are steps whose
-/// `when` is 0. kInvalid if a size
-/// overflows or is negative, or a local size does not divide its global size; if a view is not in
-/// its buffer; if there are too many rounds to plan; if something was left out and no step writes an output.
+/// What has nothing to do is left out, launches with a global size of 0 and fills and copies of nothing, and so are
+/// steps whose `when` is 0. kInvalid if a size overflows or is negative, or a local size does not divide its global
+/// size; if a view is not in its buffer; if there are too many rounds to plan; if something was left out and no step
+/// writes an output.
 Result<Plan> make_plan(const Graph& graph, const Binding& binding, const PlanLimits& limits = {});
 
 /// The same plan for calls of which these inputs (by buffer) come as objects.

@@ -17,6 +17,7 @@ struct PlanPlace {
   const BufferDecl* buffer = nullptr;
   const KernelDecl* kernel = nullptr;
   const FillDecl* fill = nullptr;
+  const CopyDecl* copy = nullptr;
   const RepeatDecl* repeat = nullptr;
 };
 

@@ -36,6 +36,12 @@ void each_use(const Plan& plan, uint32_t step_index, F&& use) {
       use(Use{fill.buffer, false, true, fill.size_bytes == plan.buffers[fill.buffer].size_bytes});
       break;
     }
+    case PlannedStep::Kind::kCopy: {
+      const PlannedCopy& copy = plan.copies[step.index];
+      use(Use{copy.from, true, false, copy.size_bytes == plan.buffers[copy.from].size_bytes});
+      use(Use{copy.to, false, true, copy.size_bytes == plan.buffers[copy.to].size_bytes});
+      break;
+    }
     case PlannedStep::Kind::kRepeat:
       break;
   }

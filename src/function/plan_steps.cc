@@ -81,6 +81,7 @@ class StepPlanner {
       for (uint32_t at = top; at < behind(top); ++at) {
         const StepDecl& step = graph_.steps[at];
         if (step.kind == StepDecl::Kind::kFill) use(graph_.fills[step.index].buffer);
+        if (step.kind == StepDecl::Kind::kCopy) use(graph_.copies[step.index].from), use(graph_.copies[step.index].to);
         if (step.kind == StepDecl::Kind::kKernel)
           for (const ArgumentDecl& argument : graph_.kernels[step.index].arguments)
             if (argument.kind == ArgumentDecl::Kind::kBuffer) use(argument.buffer);
@@ -96,6 +97,7 @@ class StepPlanner {
     std::string where = graph_.name;
     if (place_.kernel) where += fmt::format(": kernel '{}'", place_.kernel->entry);
     if (place_.fill) where += fmt::format(": fill of '{}'", graph_.buffers[place_.fill->buffer].name);
+    if (place_.copy) where += fmt::format(": copy to '{}'", graph_.buffers[place_.copy->to].name);
     if (place_.repeat)
       where += place_.repeat->name.empty() ? ": repeat" : fmt::format(": repeat '{}'", place_.repeat->name);
     return invalid(fmt::format("{}: {}", where, what));
@@ -125,6 +127,7 @@ class StepPlanner {
   Status check_outputs() {
     std::vector<char> is_written(plan_.buffers.size());
     for (const PlannedFill& fill : plan_.fills) is_written[fill.buffer] = true;
+    for (const PlannedCopy& copy : plan_.copies) is_written[copy.to] = true;
     for (const PlannedLaunch& launch : plan_.launches)
       for (const PlannedArgument& argument : launch.arguments)
         if (argument.kind == ArgumentDecl::Kind::kBuffer && argument.access != Access::kIn)
@@ -171,6 +174,9 @@ class StepPlanner {
         case StepDecl::Kind::kFill:
           QUERN_TRY(add_fill(step.index));
           break;
+        case StepDecl::Kind::kCopy:
+          QUERN_TRY(add_copy(step.index));
+          break;
         case StepDecl::Kind::kRepeat:
           QUERN_TRY(add_repeat(at));
           break;
@@ -185,6 +191,8 @@ class StepPlanner {
         return {.kernel = &graph_.kernels[step.index]};
       case StepDecl::Kind::kFill:
         return {.fill = &graph_.fills[step.index]};
+      case StepDecl::Kind::kCopy:
+        return {.copy = &graph_.copies[step.index]};
       case StepDecl::Kind::kRepeat:
         break;
     }
@@ -318,6 +326,37 @@ class StepPlanner {
     QUERN_TRY(fill.value, plan_scalar(*decl.value, slot));
     QUERN_TRY(add_step(PlannedStep::Kind::kFill, plan_.fills.size()));
     plan_.fills.push_back(fill);
+    return {};
+  }
+
+  Status add_copy(uint32_t index) {
+    const CopyDecl& decl = graph_.copies[index];
+    place_ = {.copy = &decl};
+    const PlannedBuffer &from = plan_.buffers[decl.from], &to = plan_.buffers[decl.to];
+    const uint64_t element = size_of(from.dtype);
+    const auto from_elements = static_cast<int64_t>(from.size_bytes / element);
+    const auto to_elements = static_cast<int64_t>(to.size_bytes / element);
+    int64_t offset = 0, at = 0;
+    if (decl.offset) QUERN_TRY(offset, whole(*decl.offset));
+    if (decl.at) QUERN_TRY(at, whole(*decl.at));
+    int64_t count = from_elements - offset;
+    if (decl.count) QUERN_TRY(count, whole(*decl.count));
+    const bool is_all = !decl.offset && !decl.at && !decl.count;
+    if (is_all && from_elements != to_elements)
+      return problem(fmt::format("'{}' has {} elements and '{}' {}; write count, or make them alike",
+                                 graph_.buffers[decl.from].name, from_elements, graph_.buffers[decl.to].name,
+                                 to_elements));
+    // Elements are at most 2^40: no sum overflows once each part is in range.
+    const bool is_inside = offset >= 0 && offset <= from_elements && at >= 0 && at <= to_elements && count >= 0 &&
+                           count <= from_elements - offset && count <= to_elements - at;
+    if (!is_inside)
+      return problem(fmt::format("{} elements from {} on of '{}', which has {}, do not go to {} of '{}', which has {}",
+                                 count, offset, graph_.buffers[decl.from].name, from_elements, at,
+                                 graph_.buffers[decl.to].name, to_elements));
+    if (count == 0) return left_out_ = true, Status();
+    QUERN_TRY(add_step(PlannedStep::Kind::kCopy, plan_.copies.size()));
+    plan_.copies.push_back({decl.from, decl.to, static_cast<uint64_t>(offset) * element,
+                            static_cast<uint64_t>(at) * element, static_cast<uint64_t>(count) * element});
     return {};
   }
 

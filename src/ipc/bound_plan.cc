@@ -55,6 +55,9 @@ void fields(V& v, Plan& plan) {
   v.list(plan.launches, kMostLaunches, [&](PlannedLaunch& launch) { fields(v, launch); });
   v.list(plan.fills, kMostLaunches,
          [&](PlannedFill& fill) { v(fill.buffer), v(fill.offset_bytes), v(fill.size_bytes), fields(v, fill.value); });
+  v.list(plan.copies, kMostLaunches, [&](PlannedCopy& copy) {
+    v(copy.from), v(copy.to), v(copy.from_offset), v(copy.to_offset), v(copy.size_bytes);
+  });
   v.list(plan.repeats, kMostLaunches, [&](PlannedRepeat& repeat) { fields(v, repeat); });
   v.list(plan.slots, kMostSlots, [&](Plan::Slot& slot) { fields(v, slot); });
   v.list(plan.reported, kMostReported, [&](uint32_t& repeat) { v(repeat); });
@@ -92,6 +95,7 @@ class PlanCheck {
     const auto count = static_cast<uint32_t>(plan_.steps.size());
     return all(plan_.launches, [&](auto& one) { return launch(one); }) &&
            all(plan_.fills, [&](auto& one) { return fill(one); }) &&
+           all(plan_.copies, [&](auto& one) { return copy(one); }) &&
            all(plan_.repeats, [&](auto& one) { return repeat(one); }) &&
            all(plan_.slots, [&](auto& one) { return is_known(one.dtype) && one.kind <= Plan::Slot::Kind::kUntil; }) &&
            steps(0, count, 0);
@@ -137,6 +141,10 @@ class PlanCheck {
     return writable(one.buffer) && one.size_bytes > 0 && range(one.buffer, one.offset_bytes, one.size_bytes) &&
            value(one.value) && one.size_bytes % size_of(dtype) == 0 && one.offset_bytes % size_of(dtype) == 0;
   }
+  bool copy(const PlannedCopy& one) const {
+    return one.from != one.to && writable(one.to) && one.size_bytes > 0 &&
+           range(one.from, one.from_offset, one.size_bytes) && range(one.to, one.to_offset, one.size_bytes);
+  }
   bool until(const PlannedUntil& one) const {
     return one.every > 0 && value(one.value) && is_bound(one.value.fixed.dtype) && is_known(one.dtype) &&
            one.compare <= UntilDecl::Compare::kEquals && range(one.buffer, one.offset_bytes, size_of(one.dtype));
@@ -161,6 +169,9 @@ class PlanCheck {
           break;
         case PlannedStep::Kind::kFill:
           if (step.index >= plan_.fills.size() || step.end != begin + 1) return false;
+          break;
+        case PlannedStep::Kind::kCopy:
+          if (step.index >= plan_.copies.size() || step.end != begin + 1) return false;
           break;
         case PlannedStep::Kind::kRepeat:
           if (step.index >= plan_.repeats.size() || !rounds(plan_.repeats[step.index], begin + 1, step.end, depth))

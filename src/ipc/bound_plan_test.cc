@@ -116,6 +116,25 @@ TEST(BoundPlan, WhatPointsOutsideIsRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].shape.resize(kMostRank + 1); }));
 }
 
+TEST(BoundPlan, ACopyThatPointsOutsideIsRefused) {
+  const auto is_refused_copy = [](PlannedCopy copy, uint32_t index = 0) {
+    return is_refused_plan([&](Plan& plan) {
+      plan.copies = {copy};
+      plan.steps.push_back({Kind::kCopy, index, 6, 5});
+    });
+  };
+  EXPECT_FALSE(is_refused_copy({0, 1, 0, 0, 64}));
+  EXPECT_FALSE(is_refused_copy({0, 1, 32, 60, 4}));
+  EXPECT_TRUE(is_refused_copy({0, 1, 0, 0, 64}, 1)) << "there is one copy";
+  EXPECT_TRUE(is_refused_copy({0, 1, 0, 0, 0})) << "of nothing";
+  EXPECT_TRUE(is_refused_copy({0, 1, 1, 0, 64}));
+  EXPECT_TRUE(is_refused_copy({0, 1, 0, 1, 64}));
+  EXPECT_TRUE(is_refused_copy({1, 0, 0, 0, 64})) << "to an input";
+  EXPECT_TRUE(is_refused_copy({1, 1, 0, 32, 32})) << "within a buffer";
+  EXPECT_TRUE(is_refused_copy({3, 1, 0, 0, 64}));
+  EXPECT_TRUE(is_refused_copy({0, 3, 0, 0, 64}));
+}
+
 TEST(BoundPlan, ScratchThatIsNotUsedHasNoPlaceAndNoUse) {
   const auto is_refused_scratch = [](auto change) {
     return is_refused([&](Plan& plan, PlanBinding& binding) {
@@ -139,7 +158,7 @@ TEST(BoundPlan, StepsThatDoNotNestAreRefused) {
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[0].end = 2; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[0].end = 0; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[1].end = 6; }));
-  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[2].kind = static_cast<Kind>(3); }));
+  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[2].kind = static_cast<Kind>(4); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.steps[2] = {Kind::kRepeat, 0, 3, 0}; })) << "a repeat in itself";
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].rounds = 0; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].bodies = {1}; }));

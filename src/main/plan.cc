@@ -97,6 +97,12 @@ std::vector<std::string> step_row(const Manifest& manifest, const Plan& plan, ui
     case PlannedStep::Kind::kFill:
       row.insert(row.end(), {indent + "(fill)", "", "", "", manifest.buffers[plan.fills[step.index].buffer].name});
       break;
+    case PlannedStep::Kind::kCopy: {
+      const PlannedCopy& copy = plan.copies[step.index];
+      row.insert(row.end(),
+                 {indent + "(copy)", "", "", manifest.buffers[copy.from].name, manifest.buffers[copy.to].name});
+      break;
+    }
     case PlannedStep::Kind::kRepeat: {
       const PlannedRepeat& repeat = plan.repeats[step.index];
       row[1] = "";
@@ -197,6 +203,10 @@ void print_json(const Manifest& manifest, const Binding& binding, const Plan& pl
           launch.bytes);
     } else if (step.kind == PlannedStep::Kind::kFill) {
       text += fmt::format(", \"fill\": {}}}", json_string(manifest.buffers[plan.fills[step.index].buffer].name));
+    } else if (step.kind == PlannedStep::Kind::kCopy) {
+      const PlannedCopy& copy = plan.copies[step.index];
+      text += fmt::format(", \"copy\": {}, \"to\": {}, \"bytes\": {}}}", json_string(manifest.buffers[copy.from].name),
+                          json_string(manifest.buffers[copy.to].name), copy.size_bytes);
     } else {
       const PlannedRepeat& repeat = plan.repeats[step.index];
       text += fmt::format(", \"repeat\": {}, \"every\": {}}}", repeat.rounds, repeat.until ? repeat.until->every : 0);
