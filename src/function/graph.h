@@ -70,7 +70,8 @@ struct BufferDecl {
   std::optional<Bytes> data;      ///< constants written into the manifest
 };
 
-enum class Access : uint8_t { kIn, kOut, kInout };
+/// `kOut` promises that every element is written. `kPartial` writes some, and leaves what is in the others.
+enum class Access : uint8_t { kIn, kOut, kInout, kPartial };
 
 struct ArgumentDecl {
   enum class Kind : uint8_t { kBuffer, kScalar, kLocal } kind = Kind::kBuffer;

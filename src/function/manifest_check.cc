@@ -37,7 +37,8 @@ void ManifestReader::check_accesses() {
       if (argument.kind != ArgumentDecl::Kind::kBuffer) continue;
       const BufferDecl& buffer = manifest_.buffers[argument.buffer];
       const YamlNode& place = *argument_places_[k][a];
-      const bool reads = argument.access != Access::kOut, writes = argument.access != Access::kIn;
+      const bool reads = argument.access == Access::kIn || argument.access == Access::kInout;
+      const bool writes = argument.access != Access::kIn;
       const bool is_given = buffer.role == Role::kConstant || buffer.role == Role::kInput;
       if (writes && is_given)
         mistakes_.error(place, fmt::format("buffer '{}' is {} and never written; write in: {}", buffer.name,

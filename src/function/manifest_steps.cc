@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -92,21 +93,26 @@ void ManifestReader::read_view(const YamlNode& node, std::optional<Expression>& 
 
 void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
   constexpr std::string_view kForms =
-      "write {in: b}, {out: b}, {inout: b}, {in: b, offset: e, count: e}, {DTYPE: expression} or {local: bytes}";
+      "write {in: b}, {out: b}, {inout: b}, {partial: b}, {in: b, offset: e, count: e}, {DTYPE: expression} or {local: "
+      "bytes}";
+  constexpr std::array<std::pair<std::string_view, Access>, 4> kAccesses = {
+      {{"in", Access::kIn}, {"out", Access::kOut}, {"inout", Access::kInout}, {"partial", Access::kPartial}}};
   const bool lost_before = std::exchange(has_lost_arguments_, true);  // until it is kept
   if (!node.is_map() || node.children.empty())
     return mistakes_.error(node, fmt::format("an argument is {}; {}", node.kind_name(), kForms));
   // JSON writers put keys in any order.
   size_t at = 0;
   for (size_t i = 0; i + 1 < node.children.size(); i += 2)
-    for (std::string_view access : {"in", "out", "inout"})
-      if (node.children[i].text == access) at = i;
+    for (const auto& [word, access] : kAccesses)
+      if (node.children[i].text == word) at = i;
   const YamlNode &key = node.children[at], &value = node.children[at + 1];
   ArgumentDecl argument;
   const auto dtype = dtype_of(key.text);
-  const bool is_buffer = key.text == "in" || key.text == "out" || key.text == "inout";
+  const auto access =
+      std::find_if(kAccesses.begin(), kAccesses.end(), [&](const auto& one) { return one.first == key.text; });
+  const bool is_buffer = access != kAccesses.end();
   if (is_buffer) {
-    argument.access = key.text == "in" ? Access::kIn : key.text == "out" ? Access::kOut : Access::kInout;
+    argument.access = access->second;
     refuse_unknown_keys(node, "an argument", {key.text, "offset", "count"}, {});
     const auto buffer = read_buffer_name(value, key.text);
     if (!buffer) return;
@@ -123,7 +129,7 @@ void ManifestReader::read_argument(const YamlNode& node, KernelDecl& kernel) {
     argument.value = read_scalar(value, *dtype, "a scalar");
   } else {
     std::vector<std::string> known = dtype_names();
-    known.insert(known.end(), {"in", "out", "inout", "local"});
+    known.insert(known.end(), {"in", "out", "inout", "partial", "local"});
     std::string hint = did_you_mean(key.text, known);
     return mistakes_.error(key, fmt::format("there is no argument {}{}", shown(key.text),
                                             hint.empty() ? fmt::format("; {}", kForms) : hint));

@@ -29,6 +29,7 @@ void each_use(const Plan& plan, uint32_t step_index, F&& use) {
     case PlannedStep::Kind::kLaunch:
       for (const PlannedArgument& argument : plan.launches[step.index].arguments)
         if (argument.kind == ArgumentDecl::Kind::kBuffer)
+          // What a partial access leaves alone is needed afterwards, as if it were read.
           use(Use{argument.buffer, argument.access != Access::kOut, argument.access != Access::kIn, !argument.is_view});
       break;
     case PlannedStep::Kind::kFill: {

@@ -234,6 +234,32 @@ kernels: [{entry: fill, global: [8], args: [{out: z}, {uint64: u}, {int64: i}]}]
   EXPECT_EQ(with("u", 0x1p53 - 1)->params[0].bits, (uint64_t{1} << 53) - 1);
 }
 
+// Of a buffer that is written in part, what was there before is needed: nobody else may have its memory in between.
+TEST(Plan, APartialAccessKeepsTheRestAlive) {
+  const auto lives_from = [](const std::string& access) {
+    const Manifest manifest = manifest_of(R"(api: quern/v1
+name: parts
+kind: graph
+programs: {opencl: a.cl}
+buffers:
+  s: {role: scratch, dtype: fp32, shape: [64]}
+  z: {role: output, dtype: fp32, shape: [64]}
+kernels:
+  - {fill: z, value: 0}
+  - repeat: {times: 3}
+    kernels:
+      - {entry: touch, global: [64], args: [{inout: z}]}
+      - {entry: write, global: [64], args: [{)" +
+                                          access +
+                                          R"(: s}]}
+      - {entry: read, global: [64], args: [{in: s}, {inout: z}]}
+)");
+    return make_plan(manifest, {})->buffers[0].first;
+  };
+  EXPECT_EQ(lives_from("out"), 3u);
+  EXPECT_EQ(lives_from("partial"), 1u) << "all rounds";
+}
+
 TEST(Plan, RefusesWhatDoesNotFit) {
   const Manifest manifest = manifest_of();
   auto binding = bind(manifest, good_call());

@@ -77,7 +77,8 @@ std::string_view type_for(Dtype dtype) {
 }
 
 std::string_view word_of(Access access) {
-  return access == Access::kIn ? "in" : access == Access::kOut ? "out" : "inout";
+  constexpr std::array<std::string_view, 4> kWords = {"in", "out", "inout", "partial"};  // by the values of Access
+  return kWords[static_cast<size_t>(access)];
 }
 
 const Signature* find_signature(std::span<const Signature> signatures, std::string_view entry) {
@@ -214,9 +215,10 @@ class SignatureCheck {
       return add(origin_ == Origin::kStored,
                  fmt::format("{} is written by the kernel, but args has in: {}; write inout, or store elsewhere", what,
                              buffer.name));
-    if (argument.access == Access::kOut && (seen.access == 'r' || seen.access == '-'))
-      add(true, fmt::format("{} is never written by the kernel, but args has out: {}; store to it, or {}", what,
-                            buffer.name, seen.access == 'r' ? "write in" : "leave it out"));
+    const bool is_to_write = argument.access == Access::kOut || argument.access == Access::kPartial;
+    if (is_to_write && (seen.access == 'r' || seen.access == '-'))
+      add(true, fmt::format("{} is never written by the kernel, but args has {}: {}; store to it, or {}", what,
+                            word_of(argument.access), buffer.name, seen.access == 'r' ? "write in" : "leave it out"));
     if (argument.access != Access::kIn && is_const)
       add(false, fmt::format("{} is const, but args has {}: {}; write in, or drop const", what,
                              word_of(argument.access), buffer.name));

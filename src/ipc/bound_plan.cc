@@ -130,7 +130,7 @@ class PlanCheck {
     return index < plan_.buffers.size() && plan_.buffers[index].used && plan_.buffers[index].role >= Role::kOutput;
   }
   bool argument(const PlannedArgument& one) const {
-    if (one.kind > ArgumentDecl::Kind::kLocal || one.access > Access::kInout || !value(one.scalar)) return false;
+    if (one.kind > ArgumentDecl::Kind::kLocal || one.access > Access::kPartial || !value(one.scalar)) return false;
     return one.kind != ArgumentDecl::Kind::kBuffer || range(one.buffer, one.offset_bytes, one.size_bytes);
   }
   bool launch(const PlannedLaunch& one) const {

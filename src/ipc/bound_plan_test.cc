@@ -110,7 +110,7 @@ TEST(BoundPlan, WhatPointsOutsideIsRefused) {
   EXPECT_FALSE(is_refused_plan([](Plan& p) { p.repeats[0].until.reset(); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.repeats[0].until.reset(), p.repeats[0].limit_is_error = true; }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].dtype = static_cast<Dtype>(99); }));
-  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[0].access = static_cast<Access>(3); }));
+  EXPECT_TRUE(is_refused_plan([](Plan& p) { p.launches[0].arguments[0].access = static_cast<Access>(4); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.slots[0].kind = static_cast<Plan::Slot::Kind>(9); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.slots[0].rounds.resize(kDeepestRepeat + 1); }));
   EXPECT_TRUE(is_refused_plan([](Plan& p) { p.buffers[0].shape.resize(kMostRank + 1); }));

@@ -75,7 +75,8 @@ std::vector<std::string> names_of(const Manifest& manifest, const PlannedLaunch&
   std::vector<std::string> names;
   for (const PlannedArgument& argument : launch.arguments)
     if (argument.kind == ArgumentDecl::Kind::kBuffer &&
-        (written ? argument.access != Access::kIn : argument.access != Access::kOut))
+        (written ? argument.access != Access::kIn
+                 : argument.access == Access::kIn || argument.access == Access::kInout))
       names.push_back(manifest.buffers[argument.buffer].name);
   return names;
 }
