@@ -348,6 +348,8 @@ class Runner {
   std::optional<uint64_t> find_culprit(const Executor& executor, const ExecutorEnd& end,
                                        std::vector<sched::RunId>& suspects);
   std::string kernel_at(const Executor& executor, uint64_t run) const;
+  /// What people call the kernel of a launch of its plan; empty if there is none. Lives as long as the run.
+  static std::string_view shown_kernel(const LiveRun& run, uint32_t launch);
   void set_spin(uint64_t device);
 
   // runner_flight.cc: which launches have not ended.

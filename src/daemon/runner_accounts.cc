@@ -92,7 +92,8 @@ void Runner::note_gate(Executor& executor, uint32_t lane, sched::Grant::Why why)
   run.waits.whole_since = is_same ? since : now;
   run.waits.whole_launch = *launch;
   if (!run.waits.whole)
-    run.waits.whole = WholeKernel{launches[*launch].entry, run.binary->unsliceable[kernel], Duration{0}};
+    run.waits.whole =
+        WholeKernel{std::string(shown_kernel(run, *launch)), run.binary->unsliceable[kernel], Duration{0}};
 }
 
 // Gates were closed for it before it came.

@@ -355,8 +355,13 @@ std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const Exe
 std::string Runner::kernel_at(const Executor& executor, uint64_t run_id) const {
   const LiveRun& run = runs_.at(run_id);
   const auto launch = executor.process->running_launch(run.lane, run_id);
+  return launch ? std::string(shown_kernel(run, *launch)) : "";
+}
+
+std::string_view Runner::shown_kernel(const LiveRun& run, uint32_t launch) {
   const auto& launches = run.plan->plan.launches;
-  return launch && *launch < launches.size() ? launches[*launch].entry : "";
+  if (launch >= launches.size()) return "";
+  return run.function->manifest.kernels[launches[launch].kernel].shown();
 }
 
 void Runner::set_spin(uint64_t device_id) {

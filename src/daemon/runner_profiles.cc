@@ -188,7 +188,7 @@ FunctionProfile Runner::profile(const Tenant& tenant, const DeployedFunction& fu
   for (const FunctionKernelRecord& kernel : profiles_.kernels_of(version)) {
     if (kernel.kernel >= function.manifest.kernels.size()) continue;
     KernelProfile shown;
-    shown.entry = function.manifest.kernels[kernel.kernel].entry;
+    shown.entry = function.manifest.kernels[kernel.kernel].shown();
     shown.identity = kernel.identity;
     shown.groups = kernel.groups;
     entries[kernel.identity] = shown.entry;

@@ -107,10 +107,7 @@ void Runner::trace_heard(sched::LauncherId launcher, const ipc::LaneEvent& event
     if (it == runs_.end() || !it->second.pushed || it->second.lane != (launcher.value & 255)) return;
     const auto key = executor_keys_.find(launcher.value >> 8);
     if (key == executor_keys_.end() || key->second != it->second.executor) return;
-    const auto& launches = it->second.plan->plan.launches;
-    tracer_.launched(traced->run, *traced, now, [&](uint32_t launch) {
-      return launch < launches.size() ? std::string_view(launches[launch].entry) : std::string_view();
-    });
+    tracer_.launched(traced->run, *traced, now, [&](uint32_t launch) { return shown_kernel(it->second, launch); });
   }
 }
 

@@ -84,9 +84,12 @@ struct ArgumentDecl {
 
 struct KernelDecl {
   std::string entry;
+  std::string label;                      ///< what tables and errors call it, as a layer of a model; empty: its entry
   std::vector<Expression> global, local;  ///< local empty: Quern picks
   std::vector<ArgumentDecl> arguments;
   std::optional<Expression> flops, bytes;  ///< what one launch does, for reports
+
+  std::string_view shown() const { return label.empty() ? entry : label; }
 };
 
 /// `{fill: err, value: 0}`: sets every element, or those of a view.

@@ -190,6 +190,8 @@ std::string version_of(const Graph& graph, const Files& files) {
     out.count(graph.copies.size());
     for (const CopyDecl& copy : graph.copies) write_copy(out, copy);
   }
+  for (size_t i = 0; i < graph.kernels.size(); ++i)
+    if (!graph.kernels[i].label.empty()) out.text("label"), out.count(i), out.text(graph.kernels[i].label);
   for (size_t i = 0; i < graph.steps.size(); ++i)
     if (graph.steps[i].when) out.text("when"), out.count(i), out.expression(*graph.steps[i].when);
   return out.hash();

@@ -31,7 +31,8 @@ void ManifestReader::read_step(const YamlNode& node) {
 
 void ManifestReader::read_kernel(const YamlNode& node) {
   refuse_unknown_keys(node, "a kernel",
-                      {"entry", "global", "local", "args", "flops", "bytes", "when", "repeat", "fill", "copy"}, {});
+                      {"entry", "global", "local", "args", "flops", "bytes", "label", "when", "repeat", "fill", "copy"},
+                      {});
   KernelDecl kernel;
   argument_places_.emplace_back();
   if (const YamlNode* entry = required(node, "a kernel", "entry")) {
@@ -39,6 +40,13 @@ void ManifestReader::read_kernel(const YamlNode& node) {
     if (entry->is_scalar() && !is_identifier(kernel.entry))
       mistakes_.error(*entry,
                       fmt::format("entry {} is no name; write the name of a __kernel function", shown(kernel.entry)));
+  }
+  if (const YamlNode* label = node.find("label")) {
+    kernel.label = text_of(*label, "label").value_or("");
+    if (label->is_scalar() && !is_buffer_name(kernel.label))
+      mistakes_.error(*label, fmt::format("label {} is no name; write at most 255 bytes, without quotes, backslashes, "
+                                          "control characters and spaces at the ends",
+                                          shown(kernel.label)));
   }
   if (const YamlNode* global = required(node, "a kernel", "global"); global && is_sequence(*global, "global"))
     kernel.global = read_sizes(*global, "global", 1, 3, {.what = "a global size"});

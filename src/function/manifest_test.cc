@@ -386,6 +386,7 @@ TEST(Manifest, VersionFollowsContentAndNotSettings) {
   EXPECT_NE(original, version(changed("max: 4096", "max: 8192")));
   EXPECT_NE(original, version(changed("default: 1}", "default: 2}")));
   EXPECT_NE(original, version(changed("zero: true", "zero: false")));
+  EXPECT_NE(original, version(changed("{entry: ", "{label: first, entry: ")));
   Files touched = files;
   touched["saxpy.cl"].push_back(std::byte{' '});
   EXPECT_NE(original, version(kGood, &touched));

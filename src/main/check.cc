@@ -241,7 +241,7 @@ class Checker {
     std::vector<KernelRow> planned(function_->manifest.kernels.size());
     for (const PlannedLaunch& launch : plan.launches) {
       KernelRow& row = planned[launch.kernel];
-      row.entry = launch.entry;
+      row.entry = function_->manifest.kernels[launch.kernel].shown();
       ++row.launches;
       row.bytes += static_cast<double>(launch.bytes);
       row.flops += static_cast<double>(launch.flops);

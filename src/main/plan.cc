@@ -81,6 +81,17 @@ std::vector<std::string> names_of(const Manifest& manifest, const PlannedLaunch&
   return names;
 }
 
+bool has_labels(const Manifest& manifest) {
+  return std::any_of(manifest.kernels.begin(), manifest.kernels.end(),
+                     [](const KernelDecl& kernel) { return !kernel.label.empty(); });
+}
+
+std::string_view label_of(const Manifest& manifest, const Plan& plan, uint32_t at) {
+  const PlannedStep& step = plan.steps[at];
+  return step.kind == PlannedStep::Kind::kLaunch ? manifest.kernels[plan.launches[step.index].kernel].label
+                                                 : std::string_view();
+}
+
 /// Each step as people see it, with how deep in repeats it is.
 std::vector<std::string> step_row(const Manifest& manifest, const Plan& plan, uint32_t at, int depth) {
   const PlannedStep& step = plan.steps[at];
@@ -119,6 +130,7 @@ void add_rows(const Manifest& manifest, const Plan& plan, uint32_t begin, uint32
               std::vector<std::vector<std::string>>& rows) {
   for (uint32_t at = begin; at < end && rows.size() <= kShownSteps; at = plan.steps[at].end) {
     rows.push_back(step_row(manifest, plan, at, depth));
+    if (rows.back().size() < rows.front().size()) rows.back().emplace_back(label_of(manifest, plan, at));
     if (plan.steps[at].kind == PlannedStep::Kind::kRepeat)
       add_rows(manifest, plan, at + 1, plan.steps[at].end, depth + 1, rows);
   }
@@ -155,6 +167,7 @@ void print_people(const Manifest& manifest, const Binding& binding, const Plan& 
                std::visit([](auto value) { return fmt::format("{}", value); }, binding.lets[i]));
   fmt::print("\n\n");
   std::vector<std::vector<std::string>> rows{{"STEP", "LEVEL", "KERNEL", "GLOBAL", "LOCAL", "READS", "WRITES"}};
+  if (has_labels(manifest)) rows[0].push_back("LABEL");
   add_rows(manifest, plan, 0, static_cast<uint32_t>(plan.steps.size()), 0, rows);
   const size_t right[] = {0, 1};
   fmt::print("{}", align(rows, right));
@@ -194,6 +207,8 @@ void print_json(const Manifest& manifest, const Binding& binding, const Plan& pl
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlannedStep& step = plan.steps[i];
     std::string text = fmt::format("{{\"level\": {}, \"end\": {}, \"live_bytes\": {}", step.level, step.end, live[i]);
+    if (const auto label = label_of(manifest, plan, static_cast<uint32_t>(i)); !label.empty())
+      text += fmt::format(", \"label\": {}", json_string(label));
     if (step.kind == PlannedStep::Kind::kLaunch) {
       const PlannedLaunch& launch = plan.launches[step.index];
       text += fmt::format(

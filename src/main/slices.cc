@@ -60,7 +60,7 @@ Result<uint64_t> Slices::note(const Binding& binding, const daemon::Call& call) 
   uint64_t sliced = 0;
   for (size_t i = 0; i < std::min(planned.size(), call.kernels.size()); ++i) {
     if (planned[i].launches == 0 || call.kernels[i].launches == 0) continue;
-    const std::string& entry = manifest.kernels[i].entry;
+    const std::string entry(manifest.kernels[i].shown());
     const std::string& reason = function_->unsliceable.at(i);
     auto row = std::find_if(rows_.begin(), rows_.end(),
                             [&](const Row& one) { return one.entry == entry && one.reason == reason; });
