@@ -22,11 +22,7 @@ uint64_t DeployedFunction::object_bytes() const {
 Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding, std::span<const uint32_t> passed) const {
   std::string key = plan_key(manifest, binding);
   key.append(reinterpret_cast<const char*>(passed.data()), passed.size_bytes());
-  CachedPlanRef known = plans_.with([&](auto& plans) {
-    const auto it = plans.find(key);
-    return it == plans.end() ? nullptr : it->second;
-  });
-  if (known) return known;
+  if (CachedPlanRef known = plans_.find(key)) return known;
   QUERN_TRY(Plan plan, make_plan(manifest, binding, limits));
   if (!passed.empty()) pass_inputs(plan, limits, passed);
   auto made = std::make_shared<CachedPlan>();
@@ -35,11 +31,7 @@ Result<CachedPlanRef> DeployedFunction::plan_for(const Binding& binding, std::sp
   for (const PlannedBuffer& buffer : plan.buffers)
     if (buffer.role == Role::kConstant) made->run_bytes -= buffer.size_bytes;
   made->plan = std::move(plan);
-  return plans_.with([&](auto& plans) -> CachedPlanRef {
-    // Full means that callers use ever new sizes: starting over costs each plan once more and keeps no order.
-    if (plans.size() >= kMostPlans) plans.clear();
-    return plans.emplace(key, std::move(made)).first->second;
-  });
+  return plans_.put(std::move(key), std::move(made));
 }
 
 std::vector<VersionSlot> Registry::put(DeployedRef function) {

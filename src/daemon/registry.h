@@ -11,19 +11,12 @@
 
 #include "daemon/daemon.h"
 #include "daemon/host_object.h"
+#include "daemon/plan_cache.h"
 #include "function/plan.h"
 #include "os/guarded.h"
 #include "sched/types.h"
 
 namespace quern::daemon {
-
-/// A plan with the id executors know it by.
-struct CachedPlan {
-  uint64_t id = 0;
-  Plan plan;
-  uint64_t run_bytes = 0;  ///< what a run needs for itself: its memory without the constants
-};
-using CachedPlanRef = std::shared_ptr<const CachedPlan>;
 
 /// A program as one kind of device runs it.
 struct Binary {
@@ -42,14 +35,11 @@ struct DeployedFunction : Function {
   int64_t order = 0;                       ///< of deploys: which of two versions is the older one
 
   uint64_t object_bytes() const;
-  /// The plan of a request, of which these inputs (by buffer) come as objects; made once per key and kept, kMostPlans
-  /// of them.
+  /// The plan of a request, of which these inputs (by buffer) come as objects; made once per key, and kept for a while.
   Result<CachedPlanRef> plan_for(const Binding& binding, std::span<const uint32_t> passed = {}) const;
 
-  static constexpr size_t kMostPlans = 256;
-
  private:
-  mutable os::Guarded<std::map<std::string, CachedPlanRef>> plans_;
+  mutable PlanCache plans_;
 };
 using DeployedRef = std::shared_ptr<const DeployedFunction>;
 

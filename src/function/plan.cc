@@ -241,6 +241,18 @@ uint64_t most_groups(const PlannedLaunch& launch) {
   return most;
 }
 
+uint64_t footprint_of(const Plan& plan) {
+  const auto room = [](const auto& items) { return uint64_t{items.capacity()} * sizeof(items[0]); };
+  uint64_t bytes = sizeof plan + room(plan.buffers) + room(plan.steps) + room(plan.launches) + room(plan.fills) +
+                   room(plan.copies) + room(plan.repeats) + room(plan.slots) + room(plan.reported);
+  for (const PlannedBuffer& buffer : plan.buffers) bytes += room(buffer.shape);
+  for (const PlannedLaunch& launch : plan.launches) bytes += room(launch.arguments) + launch.entry.capacity();
+  for (const PlannedRepeat& repeat : plan.repeats) bytes += room(repeat.bodies) + room(repeat.checks);
+  for (const Plan::Slot& slot : plan.slots) bytes += room(slot.rounds);
+  for (const Placement* placement : {&plan.in_place, &plan.own}) bytes += room(placement->places);
+  return bytes;
+}
+
 Shape open_shape(const Graph& graph, const BufferDecl& buffer) {
   const Binding binding = corner_of(graph, Corner::kDefault);
   const Names names = names_in(graph, binding);

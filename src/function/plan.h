@@ -177,6 +177,9 @@ struct Plan {
   uint64_t peak_bytes = 0;         ///< the largest sum of scratch that is live at once: no placement can do with less
 };
 
+/// Bytes of memory that a plan takes, about.
+uint64_t footprint_of(const Plan& plan);
+
 /// Limits on what a plan may hold, so that nothing built from one is unbounded.
 constexpr size_t kMostBuffers = 16384, kMostTensors = 256, kMostSteps = 16384, kMostLaunches = 65536;
 constexpr size_t kMostArguments = 64, kMostSlots = 4096, kMostReported = 16;
