@@ -191,13 +191,13 @@ class LaneSide {
     thread_.join();
   }
 
-  hal::Program& program() { return *holdings_->plan(0)->program; }
+  hal::Program& program() { return *holdings_->plan(0)->programs[0]; }
 
   /// A graph of `launches` kernels, each after the one before, whose times are known as they are after some runs.
   Status prepare(uint64_t id, const Shape& shape) {
     Plan plan;
     ipc::PlanBinding binding;
-    binding.program = kProgram;
+    binding.programs = {kProgram};
     binding.objects.resize(1);
     binding.placement.places.resize(1);
     plan.buffers.resize(1);

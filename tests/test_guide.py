@@ -119,6 +119,7 @@ def test_limits_are_those_of_the_headers():
     for row, names in {
         "files that a manifest names": ["kMostFiles"],
         "`function.yaml`": ["kDeepestYaml", "kMostYamlNodes"],
+        "programs of a driver": ["kMostDriverPrograms"],
         "dims; params; values under `let`": ["kMostDims", "kMostParams", "kMostLets"],
         "sizes in a shape": ["kMostRank"],
         "buffers": ["kMostBuffers", "kMostTensors"],

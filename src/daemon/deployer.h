@@ -165,9 +165,13 @@ class Deployer {
   /// kDenied if with these settings its tenant's functions asked for more than the operator lets them.
   Status check_quota(const std::string& tenant, std::string_view name, const Settings& settings) const;
   Status check_groups(const DeployedFunction& function, const Plan& plan) const;
-  Result<std::optional<Binary>> binary_for(const DeviceRecord& device, const ProgramDecl& program,
-                                           const Manifest& manifest, const Files& files,
+  /// All programs of the function for a device. Nothing if it has none for that driver, or if some have to be built
+  /// first: then there are orders.
+  Result<std::optional<Binary>> binary_for(const DeviceRecord& device, const Graph& graph, const Files& files,
                                            std::vector<BuildOrder>* orders);
+  Result<std::optional<CompiledProgram>> compiled(const DeviceRecord& device, const ProgramDecl& program,
+                                                  const Graph& graph, const Files& files,
+                                                  std::vector<BuildOrder>* orders);
   std::optional<BinaryContent> find_binary(const std::string& key);
   Status store_binary(const std::string& key, const BinaryContent& content);
   /// Compiles it and stores what comes of it.

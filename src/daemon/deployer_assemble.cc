@@ -22,6 +22,13 @@ namespace {
 std::atomic<uint64_t> next_function{1};
 std::atomic<uint64_t> next_build{1};
 
+/// The driver whose programs a device runs; null if the function has none. The fake device runs OpenCL C whose entries
+/// it has host versions of.
+const char* driver_for(const Graph& graph, const DeviceRecord& device) {
+  if (graph.program_for(device.caps.driver)) return device.caps.driver.c_str();
+  return device.caps.driver == "fake" && graph.program_for("opencl") ? "opencl" : nullptr;
+}
+
 /// What the compiler is given of a program: its files as text_to_compile makes them, which is what was checked.
 Files files_to_compile(const ProgramDecl& program, const Files& files) {
   Files texts;
@@ -88,18 +95,16 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
 
   bool any = false;
   for (const DeviceRecord* device : targets_) {
-    // The fake device runs OpenCL C whose entries it has host versions of.
-    const ProgramDecl* program = kept.program_for(device->caps.driver);
-    if (!program && device->caps.driver == "fake") program = kept.program_for("opencl");
-    if (!program) continue;
-    any = true;
-    QUERN_TRY(std::optional<Binary> found, binary_for(*device, *program, kept, files, orders));
+    any = any || driver_for(kept, *device);
+    QUERN_TRY(std::optional<Binary> found, binary_for(*device, kept, files, orders));
     if (!found) continue;
     Binary& binary = *found;
-    const auto mistakes = mistakes_in(kept, check_signatures(kept, binary.signatures));
+    std::vector<ProgramSignatures> signatures;
+    for (const CompiledProgram& program : binary.programs) signatures.push_back(program.signatures);
+    const auto mistakes = mistakes_in(kept, check_signatures(kept, signatures));
     if (const std::string text = list_mistakes(mistakes); !text.empty()) {
       const auto origin = orders ? Origin::kDeployed : Origin::kStored;
-      const auto problems = check_signatures(kept, binary.signatures, origin);
+      const auto problems = check_signatures(kept, signatures, origin);
       if (const auto left = list_mistakes(mistakes_in(kept, problems)); !left.empty()) return invalid(left);
       os::log_warning("function {} of tenant {}: version {} works as it did, but cannot be deployed again: {}",
                       kept.name, tenant, short_version(function->version), text);
@@ -108,7 +113,8 @@ Result<std::shared_ptr<DeployedFunction>> Deployer::assemble(const std::string& 
     // Which device runs it is not known here: one that cannot slice it is one too many.
     function->unsliceable.resize(kept.kernels.size());
     for (size_t i = 0; i < kept.kernels.size(); ++i) {
-      binary.unsliceable.push_back(device->caps.launch_offset ? unsliceable(kept.kernels[i], binary.signatures)
+      const KernelDecl& kernel = kept.kernels[i];
+      binary.unsliceable.push_back(device->caps.launch_offset ? unsliceable(kernel, signatures[kernel.program])
                                                               : "the device has no launch offset");
       if (function->unsliceable[i].empty()) function->unsliceable[i] = binary.unsliceable[i];
     }
@@ -192,9 +198,24 @@ std::optional<BinaryContent> Deployer::find_binary(const std::string& key) {
   return unstored.get(key);
 }
 
-Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, const ProgramDecl& program,
-                                                   const Manifest& manifest, const Files& files,
+Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, const Graph& graph, const Files& files,
                                                    std::vector<BuildOrder>* orders) {
+  const char* driver = driver_for(graph, device);
+  if (!driver) return std::optional<Binary>();
+  Binary binary;
+  for (uint32_t i = 0; i < graph.program_names.size(); ++i) {
+    const ProgramDecl* program = graph.program_for(driver, i);
+    QUERN_CHECK(program, "a driver has all programs or none");
+    QUERN_TRY(std::optional<CompiledProgram> one, compiled(device, *program, graph, files, orders));
+    if (one) binary.programs.push_back(*std::move(one));
+  }
+  if (binary.programs.size() < graph.program_names.size()) return std::optional<Binary>();
+  return std::optional<Binary>(std::move(binary));
+}
+
+Result<std::optional<CompiledProgram>> Deployer::compiled(const DeviceRecord& device, const ProgramDecl& program,
+                                                          const Graph& graph, const Files& files,
+                                                          std::vector<BuildOrder>* orders) {
   BuildOrder order;
   order.device = &device;
   const Files texts = files_to_compile(program, files);
@@ -207,7 +228,7 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
   const auto add = [&](std::string_view part) { identity += fmt::format("\n{} {}", part.size(), part); };
   add(device.caps.build_key);
   add(order.frame.options);
-  const auto sizes = group_sizes_of(manifest);
+  const auto sizes = group_sizes_of(graph, program.number);
   identity += fmt::format("\n{} sizes", sizes.size());
   for (const Size3& size : sizes) {
     identity += fmt::format(" {}x{}x{}", size[0], size[1], size[2]);
@@ -230,16 +251,19 @@ Result<std::optional<Binary>> Deployer::binary_for(const DeviceRecord& device, c
       content.reset();
   }
   if (!content && orders) {
-    orders->push_back(std::move(order));
-    return std::optional<Binary>();
+    // Devices that are alike, and programs that are, are compiled once.
+    const bool is_ordered =
+        std::any_of(orders->begin(), orders->end(), [&](const BuildOrder& other) { return other.key == order.key; });
+    if (!is_ordered) orders->push_back(std::move(order));
+    return std::optional<CompiledProgram>();
   }
   if (!content) {
-    QUERN_TRY(content, build(manifest.name, std::move(order), nullptr));
+    QUERN_TRY(content, build(graph.name, std::move(order), nullptr));
   }
-  Binary binary;
-  QUERN_TRY(binary.signatures, ipc::decode_signatures(content->signatures));
-  QUERN_TRY(binary.object, hold(content->binary));
-  return std::optional<Binary>(std::move(binary));
+  CompiledProgram made;
+  QUERN_TRY(made.signatures, ipc::decode_signatures(content->signatures));
+  QUERN_TRY(made.object, hold(content->binary));
+  return std::optional<CompiledProgram>(std::move(made));
 }
 
 Status Deployer::store_binary(const std::string& key, const BinaryContent& content) {

@@ -156,7 +156,7 @@ Result<bool> ExecutorProcess::take_frame() {
           it->second.state = State::kLoaded;
         } else {
           for (auto& [id, plan] : plans_)
-            if (plan.program == it->first) fail(id);
+            if (std::count(plan.programs.begin(), plan.programs.end(), it->first) > 0) fail(id);
           // Forgotten, so that the next plan that needs it tries again.
           programs_.erase(it);
         }
@@ -321,7 +321,7 @@ Result<bool> ExecutorProcess::require_segments(const Tensors& tensors) {
 
 Status ExecutorProcess::require_early(const Binary& binary, const Tensors& tensors) {
   QUERN_TRY(require_segments(tensors));
-  QUERN_TRY(load_program(*binary.object));
+  for (const CompiledProgram& program : binary.programs) QUERN_TRY(load_program(*program.object));
   return {};
 }
 
@@ -330,7 +330,6 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
                                 const Complete& complete) {
   PlanItem item;
   item.function = function.id;
-  item.program = binary.object->hash;
   make_room_for_plan();
   std::map<std::string, uint64_t> object_ids;
   for (const ConstantRef& constant : function.constants) {
@@ -340,9 +339,14 @@ Status ExecutorProcess::prepare(const DeployedFunction& function, const CachedPl
     object_ids[constant->hash] = object->second.id;
     item.objects.push_back(constant->number);
   }
-  QUERN_TRY(ProgramItem* const program, load_program(*binary.object));
-  ++program->uses;
-  ipc::PlanBinding binding = bind_plan(function, plan.plan, binary, in_place_, program->id, object_ids);
+  std::vector<uint64_t> programs;
+  for (const CompiledProgram& program : binary.programs) {
+    QUERN_TRY(const ProgramItem* loaded, load_program(*program.object));
+    programs.push_back(loaded->id);
+    item.programs.push_back(program.object->hash);
+  }
+  for (const std::string& hash : item.programs) ++programs_.at(hash).uses;
+  ipc::PlanBinding binding = bind_plan(function, plan.plan, binary, in_place_, std::move(programs), object_ids);
   complete(plan.plan, binding);
   const Bytes bytes = ipc::encode(plan.plan, binding);
   QUERN_TRY(const os::Fd memory, os::immutable_copy("quern-plan", bytes));
@@ -369,7 +373,7 @@ void ExecutorProcess::evict(uint64_t plan) {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane)
     if (lanes_[lane].has_run) (void)push(lane, ipc::ForgetPlanCommand{plan});
   (void)channel_.send(ipc::DropPlan{plan});
-  release_program(item.mapped().program);
+  for (const std::string& hash : item.mapped().programs) release_program(hash);
 }
 
 void ExecutorProcess::release_program(const std::string& hash) {
@@ -458,11 +462,16 @@ std::optional<uint32_t> ExecutorProcess::running_launch(uint32_t lane, uint64_t 
   return theirs.running_launch.load(std::memory_order_relaxed);
 }
 
-uint64_t ExecutorProcess::program_of(uint64_t plan) const {
+std::optional<size_t> ExecutorProcess::program_number(uint64_t plan, uint64_t id) const {
   const auto it = plans_.find(plan);
-  if (it == plans_.end()) return 0;
-  const auto program = programs_.find(it->second.program);
-  return program == programs_.end() ? 0 : program->second.id;
+  if (it == plans_.end() || id == 0) return std::nullopt;
+  const auto& hashes = it->second.programs;
+  const auto found = std::find_if(hashes.begin(), hashes.end(), [&](const std::string& hash) {
+    const auto program = programs_.find(hash);
+    return program != programs_.end() && program->second.id == id;
+  });
+  if (found == hashes.end()) return std::nullopt;
+  return static_cast<size_t>(found - hashes.begin());
 }
 
 ExecutorEnd ExecutorProcess::end() {

@@ -157,7 +157,8 @@ class ExecutorProcess {
 
   /// The launch the lane says it is at, for naming; nothing if it runs another run or none.
   std::optional<uint32_t> running_launch(uint32_t lane, uint64_t run) const;
-  uint64_t program_of(uint64_t plan) const;
+  /// Which program of a plan the executor knows by this id; nothing if it is none of them.
+  std::optional<size_t> program_number(uint64_t plan, uint64_t id) const;
 
   void kill() { process_.kill(); }
   /// Waits for the process to be gone, which it is about to be.
@@ -179,8 +180,8 @@ class ExecutorProcess {
   struct PlanItem {
     State state = State::kLoading;
     uint64_t function = 0;
-    std::string program;            ///< hash
-    std::vector<uint64_t> objects;  ///< numbers
+    std::vector<std::string> programs;  ///< hashes
+    std::vector<uint64_t> objects;      ///< numbers
     uint32_t pins = 0;
     Duration round_trip;
     bool unwanted = false;

@@ -3,15 +3,16 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "daemon/registry.h"
 #include "ipc/bound_plan.h"
 
 namespace quern::daemon {
 
-/// What a plan of `function` is bound to in an executor that knows the function's `binary` as `program` and the
+/// What a plan of `function` is bound to in an executor that knows the programs of the function's `binary` and the
 /// constants by these ids. `in_place`: inputs and outputs are used where they lie. Nothing is said of times.
 ipc::PlanBinding bind_plan(const DeployedFunction& function, const Plan& plan, const Binary& binary, bool in_place,
-                           uint64_t program, const std::map<std::string, uint64_t>& object_ids);
+                           std::vector<uint64_t> programs, const std::map<std::string, uint64_t>& object_ids);
 
 }  // namespace quern::daemon

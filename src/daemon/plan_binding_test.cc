@@ -15,7 +15,7 @@ struct World {
   World() {
     auto object = std::make_shared<HostObject>();
     object->hash = "program";
-    binary.object = object;
+    binary.programs = {{object, {}}};
     binary.unsliceable = {""};
     PlannedBuffer buffer;
     buffer.size_bytes = 4096;
@@ -29,7 +29,7 @@ struct World {
     plan.launches = {launch};
   }
 
-  ipc::PlanBinding::Launch launch() { return bind_plan(function, plan, binary, false, 1, {}).launches.at(0); }
+  ipc::PlanBinding::Launch launch() { return bind_plan(function, plan, binary, false, {1}, {}).launches.at(0); }
 };
 
 TEST(PlanBinding, SaysWhatCanBeSliced) {
@@ -69,7 +69,7 @@ TEST(PlanBinding, LaunchesThatAreAlikeAreOneKernel) {
   EXPECT_TRUE(differs([](World& w) {
     auto object = std::make_shared<HostObject>();
     object->hash = "another";
-    w.binary.object = object;
+    w.binary.programs[0].object = object;
   }));
 }
 

@@ -19,9 +19,14 @@
 namespace quern::daemon {
 
 /// A program as one kind of device runs it.
-struct Binary {
+struct CompiledProgram {
   HostObjectRef object;
-  std::vector<Signature> signatures;  ///< in the order of the program's entries
+  ProgramSignatures signatures;  ///< in the order of the program's entries
+};
+
+/// All programs of a function as one kind of device runs them.
+struct Binary {
+  std::vector<CompiledProgram> programs;  ///< in the order of Graph::program_names
   /// Per kernel of the manifest: why it is launched whole; empty: it may be cut into slices.
   std::vector<std::string> unsliceable;
 };

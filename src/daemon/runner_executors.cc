@@ -336,13 +336,15 @@ std::optional<uint64_t> Runner::find_culprit(const Executor& executor, const Exe
   std::optional<uint64_t> culprit;
   for (uint64_t run_id : in_lanes) {
     LiveRun& run = runs_.at(run_id);
-    if (end.program != 0 && executor.process->program_of(run.plan->id) != end.program) continue;
+    const auto program = executor.process->program_number(run.plan->id, end.program);
+    if (end.program != 0 && !program) continue;
     if (end.program == 0 && in_lanes.size() > 1) {
       for (const uint64_t suspect : in_lanes) suspects.push_back({suspect});
       return std::nullopt;
     }
-    if (end.program != 0 && end.entry < run.binary->signatures.size())
-      run.report.kernel = run.binary->signatures[end.entry].entry;
+    const ProgramSignatures* signatures = program ? &run.binary->programs[*program].signatures : nullptr;
+    if (signatures && end.entry < signatures->size())
+      run.report.kernel = (*signatures)[end.entry].entry;
     else
       run.report.kernel = kernel_at(executor, run_id);
     run.report.signal = end.signal;

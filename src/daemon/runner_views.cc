@@ -151,11 +151,11 @@ std::vector<Phase> Runner::setup_of(const LiveCall& call, const LiveRun& run) co
   if (ends_later(executor.start))
     phases.push_back({"executor", executor.start.from, end_of(executor.start),
                       executor.was_blank ? "a blank one was there" : "a new process"});
-  if (run.binary)
-    if (auto span = executor.process->program_span(run.binary->object->hash); span && ends_later(*span)) {
+  for (size_t i = 0; run.binary && i < run.binary->programs.size(); ++i)
+    if (auto span = executor.process->program_span(run.binary->programs[i].object->hash); span && ends_later(*span)) {
       // It is sent before the executor is there, which takes it in afterwards.
       span->from = std::max(span->from, std::min(executor.start.to, end_of(*span)));
-      phases.push_back({"program", span->from, end_of(*span), ""});
+      phases.push_back({"program", span->from, end_of(*span), call.function->manifest.program_names[i]});
     }
   struct Sum {
     Span span;

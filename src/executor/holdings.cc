@@ -145,8 +145,10 @@ Status Holdings::prepare_plan(const ipc::PreparePlan& frame, os::Fd fd) {
   const auto& buffers = prepared->plan.buffers;
   prepared->constants.resize(buffers.size());
   return tables_.with([&](Tables& tables) -> Status {
-    prepared->program = find_in(tables.programs, prepared->binding.program);
-    if (!prepared->program) return internal(fmt::format("plan {}: its program is not loaded", frame.plan));
+    for (const uint64_t program : prepared->binding.programs) {
+      prepared->programs.push_back(find_in(tables.programs, program));
+      if (!prepared->programs.back()) return internal(fmt::format("plan {}: its program is not loaded", frame.plan));
+    }
     for (size_t i = 0; i < buffers.size(); ++i) {
       if (buffers[i].role == Role::kInput || buffers[i].role == Role::kOutput) ++prepared->bound_buffers;
       if (buffers[i].role != Role::kConstant) continue;

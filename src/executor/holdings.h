@@ -25,13 +25,13 @@ struct MappedSegment {
   os::Mapping mapping;
 };
 
-/// A plan with what it needs, checked against its program. Lanes add what is theirs.
+/// A plan with what it needs, with its programs. Lanes add what is theirs.
 struct PreparedPlan {
   // Constant after construction.
   Plan plan;
   ipc::PlanBinding binding;
-  std::shared_ptr<hal::Program> program;
-  uint32_t bound_buffers = 0;  ///< inputs and outputs
+  std::vector<std::shared_ptr<hal::Program>> programs;  ///< by PlannedLaunch::program
+  uint32_t bound_buffers = 0;                           ///< inputs and outputs
   // Until it is dropped, which it is while no run uses it: what it holds of the device goes at once, even if a lane
   // that is busy with another plan lets go of the rest later.
   std::vector<std::shared_ptr<DeviceObject>> constants;          ///< per buffer; null: none, or it could not be loaded

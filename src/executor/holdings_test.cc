@@ -52,7 +52,7 @@ class HoldingsTest : public testing::Test {
     PlannedBuffer& buffer = bound.plan.buffers.emplace_back();
     buffer.role = Role::kConstant;
     buffer.size_bytes = size;
-    bound.binding.program = kLoaded;
+    bound.binding.programs = {kLoaded};
     bound.binding.objects = {object};
     bound.binding.placement.places.resize(1);
     const Bytes bytes = ipc::encode(bound.plan, bound.binding);

@@ -247,17 +247,20 @@ Result<Lane::Ready*> Lane::make_ready(uint64_t plan_id) {
   const Plan& plan = ready.plan();
   // A kernel object per entry and arguments keeps these set, and stays in the caches where it is launched again and
   // again. Where there are very many, those of one entry share.
-  std::map<std::pair<std::string_view, std::span<const PlannedArgument>>, uint32_t, SameLaunch> same;
-  std::map<std::string_view, uint32_t> of_entry;
+  using Entry = std::pair<uint32_t, std::string_view>;  // program, name
+  std::map<std::pair<Entry, std::span<const PlannedArgument>>, uint32_t, SameLaunch> same;
+  std::map<Entry, uint32_t> of_entry;
   for (const auto& launch : plan.launches) {
-    const auto [known, is_new] = same.try_emplace({launch.entry, launch.arguments});
+    const Entry entry{launch.program, launch.entry};
+    const auto [known, is_new] = same.try_emplace({entry, launch.arguments});
     if (is_new) {
-      const auto any = of_entry.find(launch.entry);
+      const auto any = of_entry.find(entry);
       if (ready.kernels.size() >= kMostKernels && any != of_entry.end()) {
         known->second = any->second;
       } else {
-        known->second = of_entry[launch.entry] = static_cast<uint32_t>(ready.kernels.size());
-        QUERN_TRY(ready.kernels.emplace_back(), ready.prepared->program->create_kernel(launch.entry));
+        known->second = of_entry[entry] = static_cast<uint32_t>(ready.kernels.size());
+        hal::Program& program = *ready.prepared->programs[launch.program];
+        QUERN_TRY(ready.kernels.emplace_back(), program.create_kernel(launch.entry));
       }
     }
     ready.kernel_of.push_back(known->second);

@@ -62,7 +62,7 @@ class LaneTest : public testing::Test {
   /// A plan with an input (buffer 0) and an output (buffer 1), and no launch yet.
   ipc::BoundPlan plan() const {
     ipc::BoundPlan bound;
-    bound.binding.program = kProgram;
+    bound.binding.programs = {kProgram};
     const bool is_elsewhere = holdings_->in_place();
     add_buffer(bound, Role::kInput, kBytes, is_elsewhere ? Placement::Place{} : Placement::Place{0, 0});
     add_buffer(bound, Role::kOutput, kBytes, is_elsewhere ? Placement::Place{} : Placement::Place{0, kBytes});

@@ -39,9 +39,9 @@ std::string_view name_of(Role role) {
   return "";
 }
 
-const ProgramDecl* Graph::program_for(std::string_view driver) const {
+const ProgramDecl* Graph::program_for(std::string_view driver, uint32_t number) const {
   for (const ProgramDecl& program : programs)
-    if (program.driver == driver) return &program;
+    if (program.driver == driver && program.number == number) return &program;
   return nullptr;
 }
 const BufferDecl* Graph::buffer(std::string_view name) const { return find_named(buffers, name); }

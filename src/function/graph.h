@@ -19,14 +19,16 @@
 namespace quern {
 
 /// Limits on a graph, so that nothing made from one is unbounded; plan.h has those of a plan.
+constexpr size_t kMostDriverPrograms = 256;  ///< of one driver
 constexpr size_t kMostDims = 64, kMostParams = 64, kMostLets = 256, kMostRank = 8;
 constexpr size_t kMostRepeats = 256, kDeepestRepeat = 4, kMostSwaps = 8;
 constexpr int64_t kLargestDim = int64_t{1} << 40;
 constexpr int64_t kMostRounds = 10'000'000;  ///< of one repeat; the limit of a run's device time is the tighter one
 
-/// What one driver compiles. `files` are one source in order.
+/// What one driver compiles at once. `files` are one source in order.
 struct ProgramDecl {
-  std::string driver;  ///< "opencl"
+  std::string driver;   ///< "opencl"
+  uint32_t number = 0;  ///< index into Graph::program_names
   std::vector<std::string> files;
   std::vector<std::string> headers;  ///< that the files may include
   std::vector<std::string> options;
@@ -84,6 +86,7 @@ struct ArgumentDecl {
 
 struct KernelDecl {
   std::string entry;
+  uint32_t program = 0;                   ///< index into Graph::program_names
   std::string label;                      ///< what tables and errors call it, as a layer of a model; empty: its entry
   std::vector<Expression> global, local;  ///< local empty: Quern picks
   std::vector<ArgumentDecl> arguments;
@@ -141,7 +144,9 @@ struct StepDecl {
 /// a param, a let or the index of a repeat around it: a front end makes nothing else, and planning relies on it.
 struct Graph {
   std::string name;  ///< of the function, for messages
-  std::vector<ProgramDecl> programs;
+  /// A function has one program without a name, or several, each compiled by itself: a driver has all of them or none.
+  std::vector<std::string> program_names = {""};
+  std::vector<ProgramDecl> programs;  ///< of all drivers
   std::vector<DimDecl> dims;
   std::vector<ParamDecl> params;
   std::vector<LetDecl> lets;
@@ -152,7 +157,7 @@ struct Graph {
   std::vector<RepeatDecl> repeats;
   std::vector<StepDecl> steps;  ///< what runs, in order
 
-  const ProgramDecl* program_for(std::string_view driver) const;
+  const ProgramDecl* program_for(std::string_view driver, uint32_t number = 0) const;
   const BufferDecl* buffer(std::string_view name) const;
   const DimDecl* dim(std::string_view name) const;
   const ParamDecl* param(std::string_view name) const;

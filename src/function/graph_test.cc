@@ -56,7 +56,8 @@ TEST(Graph, IsBoundAndPlannedWithoutAManifest) {
 }
 
 TEST(Graph, ProblemsOfItsKernelsNameThemByIndex) {
-  const std::vector<Signature> signatures = {{"twice", {{"x", "float*", 'g', true}, {"z", "float*", 'g', false}}}};
+  const std::vector<ProgramSignatures> signatures = {
+      {{"twice", {{"x", "float*", 'g', true}, {"z", "float*", 'g', false}}}}};
   const auto problems = check_signatures(doubled(), signatures);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].kernel, 1u);

@@ -190,6 +190,13 @@ std::string version_of(const Graph& graph, const Files& files) {
     out.count(graph.copies.size());
     for (const CopyDecl& copy : graph.copies) write_copy(out, copy);
   }
+  if (graph.program_names != std::vector<std::string>{""}) {
+    out.text("program names");
+    out.count(graph.program_names.size());
+    for (const std::string& name : graph.program_names) out.text(name);
+    for (const ProgramDecl& program : graph.programs) out.number(program.number);
+    for (const KernelDecl& kernel : graph.kernels) out.number(kernel.program);
+  }
   for (size_t i = 0; i < graph.kernels.size(); ++i)
     if (!graph.kernels[i].label.empty()) out.text("label"), out.count(i), out.text(graph.kernels[i].label);
   for (size_t i = 0; i < graph.steps.size(); ++i)
@@ -224,9 +231,15 @@ std::set<std::string> files_named_in(std::string_view manifest) {
     if (map && map->is_map())
       for (size_t i = 1; i < map->children.size(); i += 2) work(map->children[i]);
   };
-  each_value(root->find("programs"), [&](const YamlNode& program) {
+  const auto add_program = [&](const YamlNode& program) {
     add(&program);
     if (program.is_map()) add(program.find("files")), add(program.find("headers"));
+  };
+  each_value(root->find("programs"), [&](const YamlNode& driver) {
+    add_program(driver);
+    each_value(&driver, [&](const YamlNode& program) {
+      if (!program.is_sequence()) add_program(program);
+    });
   });
   each_value(root->find("buffers"), [&](const YamlNode& buffer) {
     if (buffer.is_map()) add(buffer.find("file"));

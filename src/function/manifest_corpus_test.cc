@@ -137,8 +137,12 @@ std::string told_about(const std::string& manifest) {
   files["function.yaml"] = bytes_of(manifest);
   ParsedManifest parsed = parse_manifest(files);
   std::vector<Mistake> mistakes = parsed.mistakes;
-  if (const auto signatures = signatures_in(manifest); parsed.manifest && !signatures.empty())
-    for (Mistake& mistake : mistakes_in(*parsed.manifest, check_signatures(*parsed.manifest, signatures)))
+  const auto signatures = signatures_in(manifest);
+  // All programs have all kernels.
+  const std::vector<ProgramSignatures> compiled(parsed.manifest ? parsed.manifest->program_names.size() : 0,
+                                                signatures);
+  if (parsed.manifest && !signatures.empty())
+    for (Mistake& mistake : mistakes_in(*parsed.manifest, check_signatures(*parsed.manifest, compiled)))
       mistakes.push_back(std::move(mistake));
   std::string text;
   for (const Mistake& mistake : mistakes) text += to_string(mistake) + "\n";

@@ -218,21 +218,53 @@ void ManifestReader::read_programs(const YamlNode& node) {
   if (node.children.empty()) mistakes_.error(node, "programs is empty; write opencl: FILE.cl");
   if (node.children.size() / 2 > kMostPrograms)
     return mistakes_.error(node, fmt::format("more than {} programs; leave some out", kMostPrograms));
-  for (size_t i = 0; i + 1 < node.children.size(); i += 2) read_program(node.children[i], node.children[i + 1]);
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) read_driver(node.children[i], node.children[i + 1]);
 }
 
-void ManifestReader::read_program(const YamlNode& key, const YamlNode& node) {
+// One program, or several by name.
+void ManifestReader::read_driver(const YamlNode& key, const YamlNode& node) {
   const std::vector<std::string> known = {"opencl", "cuda", "fake"};
   if (!is_driver_name(key.text))
     return mistakes_.error(key, fmt::format("{} is no driver; write opencl", shown(key.text)));
   if (std::find(known.begin(), known.end(), key.text) == known.end())
     mistakes_.warning(key, fmt::format("driver '{}' is not known here; the program is kept{}", key.text,
                                        did_you_mean(key.text, known)));
+  const auto has = [&](std::string_view word) { return node.find(word) != nullptr; };
+  const bool has_names =
+      node.is_map() && !node.children.empty() && !has("files") && !has("headers") && !has("options") && !has("defines");
+  std::vector<std::string> names;
+  if (!has_names) names.emplace_back();
+  for (size_t i = 0; has_names && i + 1 < node.children.size(); i += 2) {
+    const YamlNode& name = node.children[i];
+    if (!is_identifier(name.text))
+      mistakes_.error(name, fmt::format("program {} is no name; write letters, digits and _", shown(name.text)));
+    names.push_back(name.text);
+  }
+  if (names.size() > kMostDriverPrograms)
+    return mistakes_.error(
+        node, fmt::format("{} programs of one driver; at most {} are allowed", names.size(), kMostDriverPrograms));
+  if (manifest_.programs.empty())
+    manifest_.program_names = names;
+  else if (!std::is_permutation(names.begin(), names.end(), manifest_.program_names.begin(),
+                                manifest_.program_names.end()))
+    return mistakes_.error(key, fmt::format("driver '{}' has other programs than '{}'; give all drivers the same names",
+                                            key.text, manifest_.programs[0].driver));
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto number = std::find(manifest_.program_names.begin(), manifest_.program_names.end(), names[i]);
+    read_program(key.text, static_cast<uint32_t>(number - manifest_.program_names.begin()),
+                 has_names ? node.children[2 * i + 1] : node);
+  }
+}
+
+void ManifestReader::read_program(const std::string& driver, uint32_t number, const YamlNode& node) {
   ProgramDecl program;
-  program.driver = key.text;
+  program.driver = driver;
+  program.number = number;
+  const std::string& name = manifest_.program_names[number];
+  const std::string what = name.empty() ? driver : fmt::format("{} {}", driver, name);
   if (node.is_scalar()) {
     read_program_file(node, program.files);
-  } else if (is_map(node, fmt::format("program {}", key.text))) {
+  } else if (is_map(node, fmt::format("program {}", what))) {
     refuse_unknown_keys(node, "a program", {"files", "headers", "options", "defines"}, {});
     if (const YamlNode* files = required(node, "a program", "files"); files && is_sequence(*files, "files")) {
       if (files->children.empty()) mistakes_.error(*files, "files is empty; write at least one");
@@ -256,8 +288,27 @@ void ManifestReader::read_program(const YamlNode& key, const YamlNode& node) {
   for (const std::string& file : program.files) entries += count_word(as_text(files_.find(file)->second), "kernel");
   if (entries > kMostEntries)
     mistakes_.error(
-        node, fmt::format("program {} has about {} kernels; at most {} are compiled", key.text, entries, kMostEntries));
+        node, fmt::format("program {} has about {} kernels; at most {} are compiled", what, entries, kMostEntries));
   manifest_.programs.push_back(std::move(program));
+}
+
+// Of a kernel; 0 where it is wrong, which was told.
+uint32_t ManifestReader::read_program_name(const YamlNode& kernel) {
+  const auto& names = manifest_.program_names;
+  const YamlNode* node = kernel.find("program");
+  if (!node) {
+    if (names.size() > 1)
+      mistakes_.error(kernel, fmt::format("a kernel has no 'program'; write one of {}", fmt::join(names, ", ")));
+    return 0;
+  }
+  const auto name = text_of(*node, "program");
+  if (!name) return 0;
+  const auto known = std::find(names.begin(), names.end(), *name);
+  if (!name->empty() && known != names.end()) return static_cast<uint32_t>(known - names.begin());
+  const std::string hint = did_you_mean(*name, names);
+  mistakes_.error(*node, fmt::format("there is no program {}{}", shown(*name),
+                                     hint.empty() ? "; name it under programs: {opencl: {NAME: FILE.cl}}" : hint));
+  return 0;
 }
 
 void ManifestReader::read_program_file(const YamlNode& node, std::vector<std::string>& into) {

@@ -84,7 +84,9 @@ class ManifestReader {
   // manifest_parse.cc: what surrounds a graph
   void read_header(const YamlNode& root);
   void read_programs(const YamlNode& node);
-  void read_program(const YamlNode& key, const YamlNode& node);
+  void read_driver(const YamlNode& key, const YamlNode& node);
+  void read_program(const std::string& driver, uint32_t number, const YamlNode& node);
+  uint32_t read_program_name(const YamlNode& kernel);
   void read_options(const YamlNode& node, ProgramDecl& program);
   void read_defines(const YamlNode& node, ProgramDecl& program);
   void read_program_file(const YamlNode& node, std::vector<std::string>& into);

@@ -30,9 +30,9 @@ void ManifestReader::read_step(const YamlNode& node) {
 }
 
 void ManifestReader::read_kernel(const YamlNode& node) {
-  refuse_unknown_keys(node, "a kernel",
-                      {"entry", "global", "local", "args", "flops", "bytes", "label", "when", "repeat", "fill", "copy"},
-                      {});
+  refuse_unknown_keys(
+      node, "a kernel",
+      {"entry", "program", "global", "local", "args", "flops", "bytes", "label", "when", "repeat", "fill", "copy"}, {});
   KernelDecl kernel;
   argument_places_.emplace_back();
   if (const YamlNode* entry = required(node, "a kernel", "entry")) {
@@ -41,6 +41,7 @@ void ManifestReader::read_kernel(const YamlNode& node) {
       mistakes_.error(*entry,
                       fmt::format("entry {} is no name; write the name of a __kernel function", shown(kernel.entry)));
   }
+  kernel.program = read_program_name(node);
   if (const YamlNode* label = node.find("label")) {
     kernel.label = text_of(*label, "label").value_or("");
     if (label->is_scalar() && !is_buffer_name(kernel.label))

@@ -411,6 +411,19 @@ TEST(Manifest, KnowsNames) {
     EXPECT_FALSE(is_reserved_parameter(name));
 }
 
+TEST(Manifest, NamesTheFilesOfAllPrograms) {
+  const std::string text = R"(
+programs:
+  opencl: {conv: conv.cl, pool: {files: [pool.cl, more.cl], headers: [pool.h], options: [-w]}}
+  cuda: all.cu
+buffers: {w: {file: w.npy}}
+)";
+  EXPECT_EQ(files_named_in(text),
+            (std::set<std::string>{"function.yaml", "conv.cl", "pool.cl", "more.cl", "pool.h", "all.cu", "w.npy"}));
+  const std::string one = "programs: {opencl: {files: [a.cl], headers: [a.h], defines: {X: 1}}}";
+  EXPECT_TRUE(files_named_in(one).contains("a.cl") && files_named_in(one).contains("a.h"));
+}
+
 TEST(Manifest, KnowsNamesOfBuffers) {
   for (std::string_view good : {"x", "495", "input.1", "/encoder/out_0", "onnx::MatMul_12", "a b", "größe", "-", "é"})
     EXPECT_TRUE(is_buffer_name(good)) << good;

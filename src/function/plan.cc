@@ -217,13 +217,14 @@ Binding corner_of(const Graph& graph, Corner corner) {
   return binding;
 }
 
-std::vector<Size3> group_sizes_of(const Graph& graph) {
+std::vector<Size3> group_sizes_of(const Graph& graph, uint32_t program) {
   constexpr size_t kMostGroupSizes = 16;  // each is compiled for every kernel: about 100 ms apiece
   std::vector<Size3> sizes;
   for (Corner corner : {Corner::kDefault, Corner::kSmallest, Corner::kLargest}) {
     const Binding binding = corner_of(graph, corner);
     const Names names = names_in(graph, binding);
     for (const KernelDecl& kernel : graph.kernels) {
+      if (kernel.program != program) continue;
       PlannedLaunch launch;
       // What this corner cannot launch, it need not compile.
       if (!plan_sizes(graph, kernel, names, launch).ok() || launch.local[0] == 0) continue;

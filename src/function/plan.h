@@ -74,7 +74,8 @@ struct PlannedArgument {
 };
 
 struct PlannedLaunch {
-  uint32_t kernel = 0;  ///< index into Graph::kernels
+  uint32_t kernel = 0;   ///< index into Graph::kernels
+  uint32_t program = 0;  ///< index into Graph::program_names
   std::string entry;
   uint32_t dimensions = 1;
   Size3 global = {1, 1, 1};
@@ -201,9 +202,9 @@ Result<std::vector<Scalar>> scalars_of(const Graph& graph, const Plan& plan, con
 /// Dims, and the params that sizes depend on: requests with the same key share a plan.
 std::string plan_key(const Graph& graph, const Binding& binding);
 
-/// Every local size that the graph can name over all its dims; sizes that depend on a free dim are listed for its
-/// default, min and max.
-std::vector<Size3> group_sizes_of(const Graph& graph);
+/// Every local size that the kernels of a program can be launched with, over all dims; sizes that depend on a free dim
+/// are listed for its default, min and max.
+std::vector<Size3> group_sizes_of(const Graph& graph, uint32_t program = 0);
 
 /// The shape of a buffer with -1 where it is not fixed: the metadata of the Open Inference Protocol.
 Shape open_shape(const Graph& graph, const BufferDecl& buffer);

@@ -204,6 +204,7 @@ class StepPlanner {
     place_ = {.kernel = &kernel};
     PlannedLaunch launch;
     launch.kernel = kernel_index;
+    launch.program = kernel.program;
     launch.entry = kernel.entry;
     QUERN_TRY(plan_sizes(graph_, kernel, names_, launch));
     if (!has_work(launch)) return left_out_ = true, Status();

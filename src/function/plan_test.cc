@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -260,6 +261,30 @@ kernels:
   EXPECT_EQ(lives_from("partial"), 1u) << "all rounds";
 }
 
+TEST(Plan, CompilesAProgramForTheSizesOfItsOwnKernels) {
+  const Manifest manifest = manifest_of(R"(api: quern/v1
+name: two
+kind: graph
+programs: {opencl: {conv: a.cl, pool: a.cl}}
+buffers: {z: {role: output, dtype: fp32, shape: [64]}}
+kernels:
+  - {program: pool, entry: k, global: [64], local: [16], args: [{out: z}]}
+  - {program: conv, entry: k, global: [64], local: [8], args: [{inout: z}]}
+  - {program: conv, entry: k, global: [64], local: [4], args: [{inout: z}]}
+)");
+  EXPECT_EQ(manifest.program_names, (std::vector<std::string>{"conv", "pool"}));
+  EXPECT_EQ(group_sizes_of(manifest, 0), (std::vector<Size3>{{8, 1, 1}, {4, 1, 1}}));
+  EXPECT_EQ(group_sizes_of(manifest, 1), (std::vector<Size3>{{16, 1, 1}}));
+  const auto plan = make_plan(manifest, {});
+  EXPECT_EQ(plan->launches[0].program, 1u);
+  EXPECT_EQ(plan->launches[1].program, 0u);
+  // Entries of one name in two programs are two kernels.
+  Signature with{"k", {{"z", "float*", 'g', false}}}, without{"k", {}};
+  const auto problems = check_signatures(manifest, std::array{ProgramSignatures{with}, ProgramSignatures{without}});
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].kernel, 0u);
+}
+
 TEST(Plan, RefusesWhatDoesNotFit) {
   const Manifest manifest = manifest_of();
   auto binding = bind(manifest, good_call());
@@ -335,7 +360,7 @@ std::string signature_mistakes(Change change) {
   change(signatures);
   std::string text;
   const Manifest manifest = manifest_of();
-  for (const Mistake& mistake : mistakes_in(manifest, check_signatures(manifest, signatures)))
+  for (const Mistake& mistake : mistakes_in(manifest, check_signatures(manifest, std::array{signatures})))
     text += to_string(mistake) + "\n";
   return text;
 }
@@ -408,11 +433,12 @@ TEST(Signatures, HoldWhatAKernelDoesWithMemoryAgainstItsArgs) {
   // An earlier Quern took it, so a function that was stored goes on.
   auto signatures = good_signatures();
   signatures[0].arguments[0].access = 'w';
-  const auto mistakes = check_signatures(manifest_of(), signatures, Origin::kStored);
+  const auto mistakes = check_signatures(manifest_of(), std::array{signatures}, Origin::kStored);
   ASSERT_EQ(mistakes.size(), 1u);
   EXPECT_TRUE(mistakes[0].is_warning);
   signatures[0].arguments.pop_back();
-  EXPECT_FALSE(check_signatures(manifest_of(), signatures, Origin::kStored).at(0).is_warning) << "other mistakes stay";
+  EXPECT_FALSE(check_signatures(manifest_of(), std::array{signatures}, Origin::kStored).at(0).is_warning)
+      << "other mistakes stay";
   // An inout may be anything.
   for (const char fine : {'?', '-', 'r', 'w', 'b'}) EXPECT_EQ(with(2, fine), "") << fine;
 }
@@ -455,7 +481,7 @@ TEST(Signatures, SmallFloatsAreUshort) {
         Row{Dtype::kInt16, "ushort*", false}}) {
     manifest.buffers[2].dtype = row.dtype;
     const Signature signature{"three", {argument(row.type)}, {0, 0, 0}, 0};
-    EXPECT_EQ(check_signatures(manifest, std::span(&signature, 1)).empty(), row.matches)
+    EXPECT_EQ(check_signatures(manifest, std::array{ProgramSignatures{signature}}).empty(), row.matches)
         << name_of(row.dtype) << " " << row.type;
   }
 }

@@ -89,13 +89,13 @@ const Signature* find_signature(std::span<const Signature> signatures, std::stri
 
 class SignatureCheck {
  public:
-  SignatureCheck(const Graph& graph, std::span<const Signature> signatures, Origin origin)
-      : graph_(graph), signatures_(signatures), origin_(origin), locals_(corner_of(graph, Corner::kDefault)) {}
+  SignatureCheck(const Graph& graph, std::span<const ProgramSignatures> programs, Origin origin)
+      : graph_(graph), programs_(programs), origin_(origin), locals_(corner_of(graph, Corner::kDefault)) {}
 
   std::vector<KernelProblem> run() {
     for (const KernelDecl& kernel : graph_.kernels) {
       kernel_ = &kernel;
-      const Signature* signature = find_signature(signatures_, kernel.entry);
+      const Signature* signature = find_signature(programs_[kernel.program], kernel.entry);
       if (!signature) {
         missing_entry();
         continue;
@@ -124,13 +124,14 @@ class SignatureCheck {
 
   void missing_entry() {
     std::vector<std::string> known;
-    for (const Signature& signature : signatures_) known.push_back(signature.entry);
+    for (const Signature& signature : programs_[kernel_->program]) known.push_back(signature.entry);
     std::string hint = did_you_mean(kernel_->entry, known);
     // PoCL renames kernels that are called like a function of OpenCL C.
     if (std::find(known.begin(), known.end(), "_cl_" + kernel_->entry) != known.end())
       hint = "; a function of OpenCL C has this name, so choose another";
     if (hint.empty()) hint = known.empty() ? "; it has no kernels" : fmt::format("; it has {}", fmt::join(known, ", "));
-    add(false, fmt::format("is not in the program{}", hint));
+    const std::string& name = graph_.program_names[kernel_->program];
+    add(false, fmt::format("is not in the program{}{}", name.empty() ? "" : fmt::format(" '{}'", name), hint));
   }
 
   void check_local(const Signature& signature) {
@@ -227,7 +228,7 @@ class SignatureCheck {
   }
 
   const Graph& graph_;
-  std::span<const Signature> signatures_;
+  std::span<const ProgramSignatures> programs_;
   Origin origin_;
   Binding locals_;
   const KernelDecl* kernel_ = nullptr;
@@ -236,8 +237,10 @@ class SignatureCheck {
 
 }  // namespace
 
-std::vector<KernelProblem> check_signatures(const Graph& graph, std::span<const Signature> signatures, Origin origin) {
-  return SignatureCheck(graph, signatures, origin).run();
+std::vector<KernelProblem> check_signatures(const Graph& graph, std::span<const ProgramSignatures> programs,
+                                            Origin origin) {
+  QUERN_CHECK(programs.size() == graph.program_names.size(), "a function has as many compiled programs as names");
+  return SignatureCheck(graph, programs, origin).run();
 }
 
 std::string unsliceable(const KernelDecl& kernel, std::span<const Signature> signatures) {

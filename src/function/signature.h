@@ -38,10 +38,14 @@ struct KernelProblem {
   std::string text;
 };
 
-/// Holds the graph against the compiled program: entries exist ("did you mean"), argument counts, kinds and types match
+/// What the compiler saw of all entries of a program.
+using ProgramSignatures = std::vector<Signature>;
+
+/// Holds the graph against its compiled programs, in the order of Graph::program_names: entries exist ("did you mean"),
+/// argument counts, kinds and types match
 /// (`float4*` matches fp32, `uchar*` uint8 and bool, `ushort*` fp16 and bf16), and no `in` is written, which is a
 /// warning in a function that was stored. At most 100 problems, each once.
-std::vector<KernelProblem> check_signatures(const Graph& graph, std::span<const Signature> signatures,
+std::vector<KernelProblem> check_signatures(const Graph& graph, std::span<const ProgramSignatures> programs,
                                             Origin origin = Origin::kDeployed);
 
 /// Why a kernel is launched whole whatever its sizes: what the compiler saw of its entry, or that the driver picks its

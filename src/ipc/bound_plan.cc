@@ -21,7 +21,7 @@ void fields(V& v, PlannedBuffer& buffer) {
 }
 template <class V>
 void fields(V& v, PlannedLaunch& launch) {
-  v(launch.kernel), v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
+  v(launch.kernel), v(launch.program), v(launch.entry), v(launch.dimensions), v(launch.global), v(launch.local);
   v.list(launch.arguments, kMostArguments, [&](PlannedArgument& a) {
     v(a.kind), v(a.access), v(a.is_view), v(a.buffer), v(a.offset_bytes), v(a.size_bytes), fields(v, a.scalar),
         v(a.local_bytes);
@@ -68,7 +68,7 @@ namespace ipc {
 
 template <class V>
 void fields(V& v, PlanBinding& binding) {
-  v(binding.program);
+  v.list(binding.programs, kMostDriverPrograms, [&](uint64_t& program) { v(program); });
   v.list(binding.objects, kMostBuffers, [&](uint64_t& object) { v(object); });
   v.list(binding.placement.places, kMostBuffers, [&](Placement::Place& place) { v(place.arena), v(place.offset); });
   v.list(binding.placement.arenas, kMostBuffers, [&](uint64_t& bytes) { v(bytes); });
@@ -134,7 +134,8 @@ class PlanCheck {
     return one.kind != ArgumentDecl::Kind::kBuffer || range(one.buffer, one.offset_bytes, one.size_bytes);
   }
   bool launch(const PlannedLaunch& one) const {
-    return one.dimensions >= 1 && one.dimensions <= 3 && all(one.arguments, [&](auto& a) { return argument(a); });
+    return one.program < binding_.programs.size() && one.dimensions >= 1 && one.dimensions <= 3 &&
+           all(one.arguments, [&](auto& a) { return argument(a); });
   }
   bool fill(const PlannedFill& one) const {
     const Dtype dtype = one.value.fixed.dtype;

@@ -10,7 +10,7 @@
 
 namespace quern::ipc {
 
-/// What a plan is bound to in one executor: the program, objects and memory that it uses there, and what is known of
+/// What a plan is bound to in one executor: the programs, objects and memory that it uses there, and what is known of
 /// its launches on that device.
 struct PlanBinding {
   struct Launch {
@@ -18,10 +18,10 @@ struct PlanBinding {
     bool sliceable = false;  ///< launches over parts of the range do what one over all of it does
     uint64_t group_ps = 0;   ///< what a group of it took before, in picoseconds; 0: it was never seen
   };
-  uint64_t program = 0;
-  std::vector<uint64_t> objects;  ///< per buffer: the id of a constant; 0 if it is none
-  Placement placement;            ///< one of the plan's two: where buffers lie in memory of the lane
-  std::vector<Launch> launches;   ///< per launch of the plan
+  std::vector<uint64_t> programs;  ///< ids, by PlannedLaunch::program
+  std::vector<uint64_t> objects;   ///< per buffer: the id of a constant; 0 if it is none
+  Placement placement;             ///< one of the plan's two: where buffers lie in memory of the lane
+  std::vector<Launch> launches;    ///< per launch of the plan
 };
 
 /// A plan as an executor gets it. Both placements of `plan` are empty: `binding` has the one that holds.

@@ -46,7 +46,7 @@ BoundPlan sample_plan() {
                 {Kind::kLaunch, 2, 4, 3},
                 {Kind::kFill, 0, 5, 4}};
   PlanBinding binding;
-  binding.program = 7;
+  binding.programs = {7};
   binding.objects.resize(3);
   binding.placement = {{{}, {}, {0, 256}}, {512}};
   binding.launches = {{1, true, 5}, {2, false, 0}, {3, false, 0}};
@@ -84,6 +84,8 @@ TEST(BoundPlan, ABindingOfAnotherPlanIsRefused) {
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.objects.pop_back(); }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places.emplace_back(); }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.launches.pop_back(); }));
+  EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.programs.clear(); }));
+  EXPECT_TRUE(is_refused([](Plan& p, PlanBinding&) { p.launches[1].program = 1; }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places[2].arena = 1; }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places[2].arena = Placement::kElsewhere; }));
   EXPECT_TRUE(is_refused([](Plan&, PlanBinding& b) { b.placement.places[2].offset = 449; }));

@@ -47,6 +47,7 @@ FuzzPlan fuzz_plan() {
   bound.plan.repeats[0].checks = {2};
   bound.plan.repeats[0].until.emplace().value.fixed.dtype = Dtype::kFp64;
   bound.plan.steps = {{PlannedStep::Kind::kRepeat, 0, 2, 1}, {PlannedStep::Kind::kLaunch, 0, 2, 1}};
+  bound.binding.programs = {1};
   bound.binding.objects.resize(1);
   bound.binding.placement.places.resize(1);
   bound.binding.launches.resize(1);
