@@ -21,7 +21,7 @@ namespace {
 
 // Blocks come and go at the same places, so a few imports serve nearly all requests; each costs some 100 bytes.
 constexpr size_t kMostImports = 256;
-constexpr size_t kMostKernels = 1024, kMostProfiled = 256;
+constexpr size_t kMostKernels = 1024;
 // From the end of a run until whoever fills the pause after it is on the core.
 constexpr Duration kHandOver = Duration::micros(100);
 
@@ -210,7 +210,7 @@ Status Lane::execute(const ipc::RunCommand& command, ipc::RunEnded& ended) {
     return taken;
   }
   rounds_.assign(plan.reported.size(), 0);
-  if (command.profile) profile_.assign(kMostProfiled, {});
+  if (command.profile) profile_.assign(ipc::RunEnded::kMostKernels, {});
   QUERN_TRY(bind(*ready, command));
   if (Status made = make_objects(*ready); !made.ok()) {
     ended.no_room = made.error().code == ErrorCode::kExhausted;

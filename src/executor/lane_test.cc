@@ -242,6 +242,25 @@ TEST_F(LaneRuns, TellsWhatComesNextUpToWhatIsNotDecided) {
   EXPECT_TRUE(wait_ended().ok);
 }
 
+TEST_F(LaneRuns, ProfilesThousandsOfKernels) {
+  constexpr uint32_t kMost = ipc::RunEnded::kMostKernels;
+  auto plan = this->plan();
+  for (const uint32_t kernel : {0U, kMost - 1, kMost, kMost - 1}) {
+    add_copy(plan, 0, 1);
+    plan.plan.launches.back().kernel = kernel;
+  }
+  prepare(kPlan, plan);
+  start();
+  auto command = run_command();
+  command.profile = true;
+  const auto ended = run(command);
+  ASSERT_TRUE(ended.ok) << ended.text;
+  ASSERT_EQ(ended.kernels.size(), kMost);
+  EXPECT_EQ(ended.kernels[0].launches, 1U);
+  EXPECT_EQ(ended.kernels[kMost - 1].launches, 2U);
+  EXPECT_GT(ended.kernels[kMost - 1].time_ns, 0U);
+}
+
 TEST_F(LaneRuns, CopiesPartsOfBuffersAsSteps) {
   for (const bool in_place : {true, false}) {
     lane_.reset();

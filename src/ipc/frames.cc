@@ -22,7 +22,7 @@ void fields(V& v, Signature& s) {
 namespace quern::ipc {
 namespace {
 
-constexpr uint32_t kMostBindings = 256, kMostScalars = 4096, kMostReported = 16, kMostKernels = 256, kMostSamples = 256;
+constexpr uint32_t kMostBindings = 256, kMostScalars = 4096, kMostReported = 16, kMostSamples = 256;
 constexpr uint32_t kMostCores = 1024, kMostWorkers = 1024, kMostEntries = 4096, kMostGroupSizes = 64,
                    kMostHeaders = 256;
 constexpr size_t kLongestSource = size_t{16} << 20;
@@ -152,7 +152,7 @@ void fields(V& v, RunEnded& r) {
   v(r.started_ns), v(r.ended_ns), v(r.reported_ns);
   v(r.waited_ns), v(r.device_time_ns);
   v.list(r.rounds, kMostReported, [&](uint64_t& rounds) { v(rounds); });
-  v.list(r.kernels, kMostKernels, [&](auto& kernel) { v(kernel.launches), v(kernel.time_ns); });
+  v.list(r.kernels, RunEnded::kMostKernels, [&](auto& kernel) { v(kernel.launches), v(kernel.time_ns); });
 }
 template <class V>
 void fields(V&, LaneTrimmed&) {}

@@ -233,9 +233,11 @@ struct RunEnded {
   uint64_t device_time_ns = 0;
   std::vector<uint64_t> rounds;  ///< of the repeats that the plan reports
   struct Kernel {
-    uint64_t launches = 0, time_ns = 0;
+    uint32_t launches = 0;
+    uint64_t time_ns = 0;
   };
-  std::vector<Kernel> kernels;  ///< with `profile`: by PlannedLaunch::kernel, of the first 256
+  static constexpr size_t kMostKernels = 4096;  ///< so many fit a record of a ring
+  std::vector<Kernel> kernels;                  ///< with `profile`: by PlannedLaunch::kernel, of the first kMostKernels
 };
 /// The lane holds no memory.
 struct LaneTrimmed {};

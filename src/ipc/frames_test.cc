@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ipc/ring.h"
+
 namespace quern::ipc {
 namespace {
 
@@ -200,6 +202,20 @@ TEST(Frames, AnEventWithAnUnknownCodeIsRefused) {
   ByteWriter writer;
   encode(ended, writer);
   EXPECT_FALSE(decode_lane_event(writer.bytes()).ok());
+}
+
+// Whatever a run tells of itself fits one record of its lane's ring.
+TEST(Frames, TheLargestEndOfARunFitsARecord) {
+  RunEnded ended;
+  ended.text.assign(4096, 'x');
+  ended.rounds.assign(16, ~uint64_t{0});
+  ended.kernels.assign(RunEnded::kMostKernels, {~uint32_t{0}, ~uint64_t{0}});
+  ByteWriter writer;
+  encode(ended, writer);
+  EXPECT_LE(writer.bytes().size(), kLargestRecord);
+  const auto back = decode_lane_event(writer.bytes());
+  ASSERT_TRUE(back.ok()) << back.error().text;
+  EXPECT_EQ(std::get<RunEnded>(*back).kernels.size(), RunEnded::kMostKernels);
 }
 
 }  // namespace

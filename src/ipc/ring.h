@@ -30,7 +30,7 @@ struct alignas(64) RingTail {
 };
 
 /// The largest record; a ring holds at least four.
-constexpr size_t kLargestRecord = 48 * 1024;
+constexpr size_t kLargestRecord = 60 * 1024;
 
 class RingProducer {
  public:
