@@ -498,6 +498,7 @@ struct Expression::Evaluation {
   Result<T> run() {
     const size_t count = of.nodes_.size();
     if (count == 0) return T{0};
+    if (count == 1 && step(0)) return values[0];  // most are a number or a name
     for (size_t i = 0; i < count; ++i)
       if (!step(i)) culprits[i] = static_cast<uint16_t>(i + 1);
     const uint16_t culprit = culprits[count - 1];
