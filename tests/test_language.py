@@ -21,7 +21,7 @@ def language(make_server, request):
 
 def call(server, n, lengths=(3, 1, 4), parameters=None, binary=True):
     inputs = {"input.1": np.arange(n, dtype=np.float32), "factor": np.array(2, np.float32),
-              "ends": np.cumsum((0, *lengths), dtype=np.int32)}
+              "ends": np.cumsum((0, *lengths), dtype=np.int32), "bias": np.ones((n + 63) // 64 * 64, np.float32)}
     answer = server.infer("language", inputs, parameters, binary=binary)
     assert answer.status == 200, answer.body
     return answer
@@ -32,16 +32,17 @@ def test_every_size(language, binary):
     for n in (100, 0, 1, 63, 64, 0, 1000):
         x = np.arange(n, dtype=np.float32)
         out = call(language, n, binary=binary).outputs
-        np.testing.assert_array_equal(out["495"], 2 * x)
+        np.testing.assert_array_equal(out["495"], 2 * x + 1)
         assert out["/sum/out"].shape == () and out["/sum/out"] == 2 * x.sum()
         np.testing.assert_array_equal(out["lengths"], [3, 1, 4])
-        np.testing.assert_array_equal(out["both"], np.stack([x, 2 * x]))
+        np.testing.assert_array_equal(out["both"], np.stack([x, 2 * x + 1]))
 
 
 def test_a_step_by_a_param_and_a_dim_by_a_sum(language):
     assert call(language, 5, lengths=(7,)).outputs["lengths"].tolist() == [7]
     assert call(language, 5, lengths=(7, 8), parameters={"measures": False}).outputs["lengths"].tolist() == [0, 0]
-    inputs = {"input.1": np.zeros(1, np.float32), "factor": np.array(2, np.float32), "ends": np.zeros(100, np.int32)}
+    inputs = {"input.1": np.zeros(1, np.float32), "factor": np.array(2, np.float32), "ends": np.zeros(100, np.int32),
+              "bias": np.zeros(64, np.float32)}
     assert_error(language.infer("language", inputs), 400, "invalid", "dim 'sequence_length' is 99; send 1 to 64")
 
 
@@ -54,6 +55,14 @@ def test_programs_are_kept_one_by_one(make_server):
     files["function.yaml"] = files["function.yaml"].replace(b"name: language", b"name: other").replace(b"FIRST: 0", b"FIRST: 1")
     assert language.deploy("other", files).status == 201
     assert language.log().count("is being compiled") == 3
+
+
+def test_a_client_makes_tensors_of_lets(language):
+    ran = language.cli("invoke", "language", "--input", "input.1=@ones", "--input", "factor=@ones", "--input",
+                       "ends=@zeros", "--input", "bias=@ones", "--dims", "n=70", check=0)
+    assert "495  fp32 [70]  [2, 2" in ran.stdout and "/sum/out  fp32 []  [70]" in ran.stdout, ran.stdout
+    shown = language.cli("functions", "--kernels", check=0).stdout
+    assert "/layer.0/Mul" in shown
 
 
 def test_check_and_plan():

@@ -71,8 +71,11 @@ struct FunctionInfo {
     std::string name;
     std::string dtype;
   };
+  struct Let {
+    std::string name, expression;  ///< over dims, params and those before it
+  };
   struct Kernel {
-    std::string entry;
+    std::string entry;                       ///< or its label
     std::vector<std::string> global, local;  ///< as the manifest has them; local empty: the driver picks
     bool sliceable = false;
     std::string reason;  ///< why it is not
@@ -82,6 +85,7 @@ struct FunctionInfo {
   std::string error;  ///< why it is not ready
   std::vector<Dim> dims;
   std::vector<Param> params;
+  std::vector<Let> lets;
   std::vector<Tensor> inputs, outputs;
   std::vector<Kernel> kernels;        ///< each with its sizes once
   std::vector<std::string> warnings;  ///< of a deploy only

@@ -94,14 +94,18 @@ FunctionInfo function_of(const json::value& value) {
     const auto* fixed = find(dim, "value");
     info.dims.push_back({std::move(name), whole(fixed ? fixed : find(dim, "default"))});
   });
+  each_named(value, "let", [&](std::string name, const json::value& let) {
+    if (const auto* text = let.if_string()) info.lets.push_back({std::move(name), std::string(*text)});
+  });
   each_named(value, "params", [&](std::string name, const json::value& param) {
     info.params.push_back({std::move(name), text_at(param, "dtype")});
   });
   each(value, "inputs", [&](const json::value& tensor) { info.inputs.push_back(read_tensor(tensor)); });
   each(value, "outputs", [&](const json::value& tensor) { info.outputs.push_back(read_tensor(tensor)); });
   each(value, "kernels", [&](const json::value& kernel) {
-    info.kernels.push_back({text_at(kernel, "entry"), texts_at(kernel, "global"), texts_at(kernel, "local"),
-                            flag_at(kernel, "sliceable"), text_at(kernel, "reason")});
+    const std::string label = text_at(kernel, "label");
+    info.kernels.push_back({label.empty() ? text_at(kernel, "entry") : label, texts_at(kernel, "global"),
+                            texts_at(kernel, "local"), flag_at(kernel, "sliceable"), text_at(kernel, "reason")});
   });
   info.warnings = texts_at(value, "warnings");
   return info;

@@ -160,6 +160,7 @@ client::FunctionInfo info_of(const daemon::Function& function) {
   info.name = function.name;
   info.version = short_version(function.version);
   for (const DimDecl& dim : function.manifest.dims) info.dims.push_back({dim.name, dim.value});
+  for (const LetDecl& let : function.manifest.lets) info.lets.push_back({let.name, let.value.text()});
   for (const ParamDecl& param : function.manifest.params)
     info.params.push_back({param.name, std::string(name_of(param.dtype))});
   for (const BufferDecl& buffer : function.manifest.buffers) {

@@ -56,10 +56,19 @@ Result<Shape> shape_of(const client::FunctionInfo& function, const client::Funct
       if (dim.name == name && dim.value) return *dim.value;
     return std::nullopt;
   };
+  // What has no value here may be of params, or of no concern.
+  Dims lets;
+  const auto all_names = [&](std::string_view name) -> std::optional<Number> {
+    if (const auto let = lets.find(std::string(name)); let != lets.end()) return let->second;
+    return names(name);
+  };
+  for (const auto& let : function.lets)
+    if (const auto expression = Expression::parse(let.expression); expression.ok())
+      if (const auto value = expression->whole(all_names); value.ok()) lets.emplace(let.name, *value);
   Shape shape;
   for (const std::string& text : declared.expressions) {
     QUERN_TRY(auto expression, Expression::parse(text));
-    const auto size = expression.whole(names);
+    const auto size = expression.whole(all_names);
     if (!size.ok() || *size < 0) {
       return invalid(fmt::format("input {}: its shape needs {}, which has no default; give --dims {}=NUMBER",
                                  declared.name, text, text));

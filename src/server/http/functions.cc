@@ -104,6 +104,7 @@ json::array kernels_json(const daemon::Function& function) {
                         {"local", expressions_json(kernel.local)},
                         {"sliceable", reason.empty()}};
     if (!reason.empty()) one["reason"] = reason;
+    if (!kernel.label.empty()) one["label"] = kernel.label;
     if (shown.insert(json::serialize(one)).second) kernels.push_back(std::move(one));
   }
   return kernels;
@@ -143,12 +144,16 @@ json::object details_json(const daemon::Function& function) {
     if (param.max) one["max"] = number_json(*param.max);
     params[param.name] = std::move(one);
   }
+  json::object lets;  // in their order: each is made of those before it
+  for (const LetDecl& let : manifest.lets) lets[let.name] = let.value.text();
   out["dims"] = std::move(dims);
+  if (!lets.empty()) out["let"] = std::move(lets);
   out["params"] = std::move(params);
   out["inputs"] = tensors_json(manifest, Role::kInput, true);
   out["outputs"] = tensors_json(manifest, Role::kOutput, true);
   json::array drivers;
-  for (const ProgramDecl& program : manifest.programs) drivers.emplace_back(program.driver);
+  for (const ProgramDecl& program : manifest.programs)
+    if (program.number == 0) drivers.emplace_back(program.driver);
   out["drivers"] = std::move(drivers);
   out["kernels"] = kernels_json(function);
   out["settings"] = settings_json(function.settings());
