@@ -35,11 +35,11 @@ struct YamlProblem {
   std::string text;
 };
 
-/// Limits that keep a stranger's text cheap to read. Aliases are refused altogether: a few of them can stand for
-/// gigabytes.
-constexpr size_t kMostYamlBytes = size_t{1} << 20;
+/// Limits that keep a stranger's text cheap to read, with room for graphs of 10,000 kernels. Aliases are refused
+/// altogether: a few of them can stand for gigabytes.
+constexpr size_t kMostYamlBytes = size_t{4} << 20;
 constexpr int kDeepestYaml = 24;
-constexpr size_t kMostYamlNodes = 300'000;
+constexpr size_t kMostYamlNodes = 600'000;
 
 /// Exactly one document. Refuses anchors, aliases, tags, keys that are not scalars and keys given twice.
 std::variant<YamlNode, YamlProblem> read_yaml(std::string_view text);
