@@ -89,7 +89,7 @@ Status Server::spawn(const Layout& layout, const std::string& folder, const std:
   QUERN_TRY(os::write_file(folder + "/quern.yaml", as_bytes_of(config)));
   QUERN_TRY(auto ends, os::pipe());
   os::ProcessOptions options;
-  // What is measured is the product, which lies beside quern-bench and has no benchmark in it.
+  // The benchmark measures the product, a program beside quern-bench that has no benchmark in it.
   constexpr std::string_view kOwnEnding = "-bench";
   options.program = os::own_path();
   if (options.program.ends_with(kOwnEnding)) options.program.resize(options.program.size() - kOwnEnding.size());

@@ -18,7 +18,7 @@ NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/function.yaml"))
 ARGUMENTS = {
     "copy": ["--input", "input=@random", "--dims", "n=3000"],
     "spin": ["--input", "input=@random", "--dims", "n=300,groups=3", "--param", "iterations=10"],
-    # It ends at the first look at how much changed.
+    # `heat` ends at its first look at how much changed.
     "heat": ["--param", "tolerance=1000"],
 }
 SUITE = ROOT / "src" / "hal" / "cts" / "suite_test.cc"

@@ -13,7 +13,7 @@ namespace {
 
 enum class Queued { kOfAll, kOfLaunches, kOfNone };
 
-// What the driver of the test does with its timestamps. An OpenCL function has no place for it.
+// How the driver of the test changes its timestamps. A global, since functions of OpenCL take no pointer of ours.
 struct OtherClock {
   decltype(Api::GetEventProfilingInfo) real = nullptr;
   decltype(Api::GetEventInfo) info = nullptr;

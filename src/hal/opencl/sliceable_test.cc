@@ -64,7 +64,7 @@ constexpr Judged kBuilt[] = {
      "clang-15 and the compiler of the device see different kernels in this source"},
 };
 
-// What no driver has to take, and a vendor's extension may.
+// Programs that no driver has to compile, though the extension of a vendor may allow them.
 constexpr Judged kOnlyClang[] = {
     {"kernel void k(global int* o) { o[get_global_id(0)] = get_enqueued_num_sub_groups(); }",
      "uses get_enqueued_num_sub_groups", "-cl-std=CL3.0"},
