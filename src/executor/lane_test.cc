@@ -30,6 +30,17 @@ class LaneRuns : public LaneTest {
     prepare(kPlan, plan);
   }
   // A run whose first launch is on the device, which stands still, while the lane is before the second.
+  /// Launches that may all be in flight: slices of a kernel whose time is known.
+  ipc::PlanFrame plan_of_slices(int count) const {
+    auto plan = this->plan();
+    for (int i = 0; i < count; ++i) {
+      add_copy(plan, 0, 1);
+      plan.launches.back().group_ps = 1'000'000;
+      plan.launches.back().sliceable = true;
+      plan.launches.back().global = {32, 1, 1};
+    }
+    return plan;
+  }
   void stop_behind_a_launch(const ipc::Grant& grant) {
     set_gate(grant);
     faults_->is_stopped = true;
@@ -427,13 +438,7 @@ TEST_F(LaneRuns, TellsWhichLaunchHasNotEnded) {
 
 // As after a fault in code of which nobody knows to what kernel it belongs.
 TEST_F(LaneRuns, PublishesTheLaunchThatTheDeviceIsAtWhenAsked) {
-  auto plan = this->plan();
-  for (int i = 0; i < 5; ++i) {
-    add_copy(plan, 0, 1);
-    plan.launches.back().group_ps = 1'000'000;  // slices of a kernel that is known may all be in flight
-    plan.launches.back().sliceable = true;
-    plan.launches.back().global = {32, 1, 1};
-  }
+  auto plan = plan_of_slices(5);
   prepare(kPlan, plan);
   set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
   start();
@@ -469,13 +474,7 @@ TEST_F(LaneRuns, ALaunchThatFailsAmongOthersInFlightIsNamedAndEndsTheLane) {
 
 // What fails is the fourth launch; the others, which are in flight with it, are not named.
 TEST_F(LaneRuns, TheLaunchAfterTheLastOneThatEndedIsTheOneThatFailed) {
-  auto plan = this->plan();
-  for (int i = 0; i < 5; ++i) {
-    add_copy(plan, 0, 1);
-    plan.launches.back().group_ps = 1'000'000;  // slices of a kernel that is known may all be in flight
-    plan.launches.back().sliceable = true;
-    plan.launches.back().global = {32, 1, 1};
-  }
+  auto plan = plan_of_slices(5);
   plan.launches[3].entry = "copy_too";
   prepare(kPlan, plan);
   set_gate(ipc::Grant{.open = true, .depth_ns = 1'000'000'000, .depth = 256});
