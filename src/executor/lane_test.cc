@@ -29,8 +29,7 @@ class LaneRuns : public LaneTest {
       }
     prepare(kPlan, plan);
   }
-  // A run whose first launch is on the device, which stands still, while the lane is before the second.
-  /// Launches that may all be in flight: slices of a kernel whose time is known.
+  // Launches that may all be in flight: slices of a kernel whose time is known.
   ipc::PlanFrame plan_of_slices(int count) const {
     auto plan = this->plan();
     for (int i = 0; i < count; ++i) {
@@ -41,6 +40,7 @@ class LaneRuns : public LaneTest {
     }
     return plan;
   }
+  // A run whose first launch is on the device, which stands still, while the lane is before the second.
   void stop_behind_a_launch(const ipc::Grant& grant) {
     set_gate(grant);
     faults_->is_stopped = true;
